@@ -1,0 +1,94 @@
+use spec_core::{SamplingError, Token, TreeError, VerifyError};
+
+/// What can go wrong between a request and its tokens.
+#[non_exhaustive]
+#[derive(Debug, thiserror::Error)]
+pub enum RuntimeError {
+    /// The sequence was never opened, or has been closed.
+    #[error("sequence {0} is not open: it was closed, or belongs to another model")]
+    UnknownSequence(crate::SeqId),
+    /// The KV pool has no room for the rows asked for.
+    #[error(
+        "KV cache is full: {needed} more blocks of {block_tokens} tokens are needed, {free} are free; \
+         shorten the context, lower the number of sequences, or give the cache more memory"
+    )]
+    KvExhausted {
+        /// Blocks that the reservation needs beyond those it has.
+        needed: usize,
+        /// Blocks that are free.
+        free: usize,
+        /// Tokens a block holds.
+        block_tokens: usize,
+    },
+    /// A sequence would grow past the positions that the model knows.
+    #[error("position {position} is past the context of {context} tokens; shorten the prompt or raise the context")]
+    ContextExceeded {
+        /// First position that does not fit.
+        position: usize,
+        /// Positions that the model was opened with.
+        context: usize,
+    },
+    /// A reservation is already open for the sequence; it must be settled first.
+    #[error("sequence {0} already has an open reservation; commit or roll it back first")]
+    ReservationOpen(crate::SeqId),
+    /// A batch row that contradicts the state of its sequence.
+    #[error("row {row} of the batch: {reason}")]
+    BadRow {
+        /// Index of the row in its batch.
+        row: usize,
+        /// What is wrong with it.
+        reason: String,
+    },
+    /// A commit path that is not a root-first path of submitted rows.
+    #[error("commit path {path:?} is not a path of submitted rows: {reason}")]
+    BadPath {
+        /// The reservation-relative rows given.
+        path: Vec<u32>,
+        /// What is wrong with it.
+        reason: &'static str,
+    },
+    /// Logits of a row were read that the batch did not ask for.
+    #[error("row {row} was submitted without `Want::Logits`")]
+    NotWanted {
+        /// Index of the row in its batch.
+        row: usize,
+    },
+    /// A request field outside its range.
+    #[error("{field}: {reason}")]
+    BadRequest {
+        /// Name of the field.
+        field: &'static str,
+        /// What is wrong and what is allowed.
+        reason: String,
+    },
+    /// A token id that the target's vocabulary does not have.
+    #[error("token id {token} is out of range: the vocabulary has {vocab} tokens")]
+    BadToken {
+        /// The id.
+        token: Token,
+        /// Real tokens in the vocabulary.
+        vocab: usize,
+    },
+    /// Processing a row of logits failed.
+    #[error(transparent)]
+    Sampling(#[from] SamplingError),
+    /// The acceptance rule refused what it was given.
+    #[error(transparent)]
+    Verify(#[from] VerifyError),
+    /// A drafter built a malformed tree.
+    #[error("drafter {drafter}: {source}")]
+    Draft {
+        /// The drafter's name.
+        drafter: String,
+        /// What was wrong with its tree.
+        source: TreeError,
+    },
+    /// The device failed.
+    #[error("{device}: {reason}")]
+    Device {
+        /// Which device.
+        device: String,
+        /// Its own words.
+        reason: String,
+    },
+}
