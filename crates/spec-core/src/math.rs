@@ -1,0 +1,120 @@
+//! Logarithm and exponential of our own.
+//!
+//! The platform's differ in the last bits, and a winner that depends on those bits would make equal seeds write different
+//! texts on different machines. These use only IEEE additions, multiplications and divisions in a fixed order, never a
+//! fused multiply-add, so they are the same everywhere.
+
+/// ln 2 in two parts; the first has 20 trailing zero bits, so that its product with an exponent is exact.
+const LN_2_HIGH: f64 = f64::from_bits(0x3FE6_2E42_FEE0_0000);
+const LN_2_LOW: f64 = f64::from_bits(0x3DEA_39EF_3579_3C76);
+
+/// Natural logarithm of a positive normal number, within 2 units in the last place (tests compare with libm).
+///
+/// `x = 2^k m` with m in [sqrt(1/2), sqrt(2)), then `ln m = 2 atanh(s)`, `s = (m - 1) / (m + 1)`. Near 1 the exponent is 0
+/// and `m - 1` is exact, so nothing cancels.
+pub(crate) fn ln(x: f64) -> f64 {
+    // Adding this moves sqrt(1/2) to an exponent boundary, so that one shift gives k.
+    const SQRT_HALF_BITS: u64 = 0x3FE6_A09E_667F_3BCD;
+    const ONE_BITS: u64 = 0x3FF0_0000_0000_0000;
+    let shifted = x.to_bits().wrapping_add(ONE_BITS - SQRT_HALF_BITS);
+    let exponent = (shifted >> 52) as i64 - 1023;
+    let mantissa = f64::from_bits((shifted & 0x000F_FFFF_FFFF_FFFF) + SQRT_HALF_BITS);
+
+    let s = (mantissa - 1.0) / (mantissa + 1.0);
+    let w = s * s;
+    let mut tail = 1.0 / 25.0;
+    for odd in [23.0, 21.0, 19.0, 17.0, 15.0, 13.0, 11.0, 9.0, 7.0, 5.0, 3.0] {
+        tail = tail * w + 1.0 / odd;
+    }
+    let k = exponent as f64;
+    let small = 2.0 * s * w * tail + k * LN_2_LOW;
+    k * LN_2_HIGH + (2.0 * s + small)
+}
+
+/// Exponential of `x <= 0`, within 2 units in the last place; 0 below -708, where the result would be subnormal.
+pub(crate) fn exp_negative(x: f64) -> f64 {
+    const LOG2_E: f64 = core::f64::consts::LOG2_E;
+    // 1.5 * 2^52: adding it leaves the rounded integer in the low bits of the sum.
+    const ROUND: f64 = 6_755_399_441_055_744.0;
+    let clamped = if x > -708.0 { x } else { -708.0 };
+    let rounded = clamped * LOG2_E + ROUND;
+    let k = rounded - ROUND;
+    let r = (clamped - k * LN_2_HIGH) - k * LN_2_LOW;
+    // The Taylor series to r^13 / 13!: |r| <= ln(2) / 2 leaves less than 5e-18.
+    let mut p = 1.0 / 6_227_020_800.0;
+    for factorial in [
+        479_001_600.0,
+        39_916_800.0,
+        3_628_800.0,
+        362_880.0,
+        40_320.0,
+        5_040.0,
+        720.0,
+        120.0,
+        24.0,
+        6.0,
+        2.0,
+    ] {
+        p = p * r + 1.0 / factorial;
+    }
+    let value = 1.0 + (r + r * r * p);
+    let scale = f64::from_bits(rounded.to_bits().wrapping_add(1023) << 52);
+    if x > -708.0 { value * scale } else { 0.0 }
+}
+
+/// The greatest relative error of [`exp_sum`].
+pub(crate) const EXP_SUM_ERROR: f64 = 3e-5;
+
+/// Sum over the row of `exp((logit - max) * scale)`, in f32 lanes, within [`EXP_SUM_ERROR`]; `-inf` counts as nothing.
+///
+/// The bound is that of the worst term, whose argument is 87 and carries three roundings; terms that matter have small
+/// arguments, and the sum is good to about 1e-6.
+pub(crate) fn exp_sum(logits: &[f32], max: f32, scale: f64) -> f64 {
+    const LANES: usize = 16;
+    let scale = (scale * core::f64::consts::LOG2_E) as f32;
+    let mut total = 0.0f64;
+    // Short blocks keep the f32 partial sums within a few roundings.
+    for block in logits.chunks(LANES * 16) {
+        let mut sums = [0.0f32; LANES];
+        let (rows, rest) = block.as_chunks::<LANES>();
+        for row in rows {
+            for lane in 0..LANES {
+                sums[lane] += exp2_negative((row[lane] - max) * scale);
+            }
+        }
+        for (lane, &logit) in rest.iter().enumerate() {
+            sums[lane] += exp2_negative((logit - max) * scale);
+        }
+        total += sums.iter().map(|&sum| f64::from(sum)).sum::<f64>();
+    }
+    total
+}
+
+/// `2^y` for `y <= 0` in f32; 0 below -126.
+#[inline(always)]
+fn exp2_negative(y: f32) -> f32 {
+    const ROUND: f32 = 12_582_912.0; // 1.5 * 2^23
+    let clamped = if y > -126.0 { y } else { -126.0 };
+    let rounded = clamped + ROUND;
+    let f = clamped - (rounded - ROUND);
+    // Taylor coefficients ln(2)^n / n!; |f| <= 1/2 leaves 1.2e-7.
+    let mut p = 1.540_353e-4;
+    p = p * f + 1.333_355_8e-3;
+    p = p * f + 9.618_129e-3;
+    p = p * f + 5.550_411e-2;
+    p = p * f + 2.402_265_1e-1;
+    p = p * f + core::f32::consts::LN_2;
+    p = p * f + 1.0;
+    let scale = f32::from_bits(rounded.to_bits().wrapping_add(127) << 23);
+    if y > -126.0 { p * scale } else { 0.0 }
+}
+
+/// The finaliser of splitmix64: a bijection on 64 bits in which every input bit reaches every output bit.
+pub(crate) fn mix64(x: u64) -> u64 {
+    let x = (x ^ (x >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
+    let x = (x ^ (x >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
+    x ^ (x >> 31)
+}
+
+/// 2^64 over the golden ratio, odd: multiples of it spread consecutive counters over 64 bits.
+pub(crate) const GOLDEN: u64 = 0x9E37_79B9_7F4A_7C15;
