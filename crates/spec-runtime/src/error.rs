@@ -61,6 +61,19 @@ pub enum RuntimeError {
         /// What is wrong and what is allowed.
         reason: String,
     },
+    /// Drafter and target do not share a vocabulary.
+    #[error(
+        "the draft model's vocabulary differs from the target's at id {id}: {draft} against {target}; \
+         use a draft model of the same family"
+    )]
+    VocabularyDiffers {
+        /// First id that differs.
+        id: Token,
+        /// The target's token.
+        target: String,
+        /// The drafter's token.
+        draft: String,
+    },
     /// A token id that the target's vocabulary does not have.
     #[error("token id {token} is out of range: the vocabulary has {vocab} tokens")]
     BadToken {

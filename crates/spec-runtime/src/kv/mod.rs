@@ -255,9 +255,8 @@ impl PagedKv {
         let checked = check_path(reservation.as_ref(), path);
         let mut moves = Vec::new();
         if checked.is_ok() {
-            let slot = |linear: usize| {
-                state.blocks[linear / block_tokens] as usize * block_tokens + linear % block_tokens
-            };
+            let slot =
+                |linear: usize| state.blocks[linear / block_tokens] as usize * block_tokens + linear % block_tokens;
             for (depth, &row) in path.iter().enumerate() {
                 if row as usize != depth {
                     moves.push(Move { from: slot(committed + row as usize), to: slot(committed + depth) });

@@ -1,0 +1,55 @@
+//! Drafters: where guesses come from.
+
+mod model;
+mod ngram;
+mod scripted;
+
+pub use model::ModelDrafter;
+pub use ngram::NgramDrafter;
+pub use scripted::ScriptedDrafter;
+
+use spec_core::{DraftTree, Pipeline, Proposal, Token};
+
+use crate::RuntimeError;
+
+/// Identity of a generation, as drafters know it.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub struct GenerationId(pub u64);
+
+/// What a drafter sees of a generation when a round begins.
+pub struct DraftContext<'a> {
+    /// Whose round it is; a drafter's state is kept per generation.
+    pub generation: GenerationId,
+    /// The committed text: prompt and emitted tokens.
+    pub tokens: &'a [Token],
+    /// Ids behind which nothing is worth drafting.
+    pub end_ids: &'a [Token],
+    /// Sampling state of the committed text; a drafter that advances it restores it before it returns.
+    pub pipeline: &'a mut Pipeline,
+    /// How a token is drawn from the drafter's processed law.
+    pub proposal: Proposal<'a>,
+    /// Nodes that the tree may have.
+    pub budget: usize,
+}
+
+/// A source of guesses. Whatever it proposes, the output stays the same; only time changes.
+pub trait Drafter: Send {
+    /// Name shown to people.
+    fn name(&self) -> &str;
+
+    /// Proposes a tree of at most `context.budget` nodes below the committed text; an empty tree is a legal answer.
+    ///
+    /// # Errors
+    /// When the drafter's own device fails.
+    fn draft(&mut self, context: DraftContext<'_>) -> Result<DraftTree, RuntimeError>;
+
+    /// Tells how the round of the last [`draft`](Self::draft) ended: `tokens` is the committed text now, and
+    /// the first `accepted` nodes of the accepted path are part of it.
+    ///
+    /// # Errors
+    /// When the drafter's own device fails.
+    fn observe(&mut self, generation: GenerationId, tokens: &[Token], accepted: usize) -> Result<(), RuntimeError>;
+
+    /// Frees what is kept for a generation.
+    fn forget(&mut self, generation: GenerationId);
+}

@@ -1,0 +1,127 @@
+//! Emission: the one path by which a token leaves the engine.
+//!
+//! An accepted block is walked token by token. Each token is counted, checked against the end ids,
+//! turned into text, searched for stop texts, and only then released; the first stop ends the block,
+//! so that a block can neither overshoot a limit nor leak what lies behind a stop.
+
+#[cfg(test)]
+mod tests;
+
+use spec_core::Token;
+
+use crate::text::Utf8Tail;
+
+/// Why a generation ended.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum FinishReason {
+    /// An end id or a stop text.
+    Stop,
+    /// `max_tokens` or the end of the context.
+    Length,
+    /// The caller cancelled it.
+    Cancelled,
+}
+
+impl FinishReason {
+    /// The name in machine-readable output.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Stop => "stop",
+            Self::Length => "length",
+            Self::Cancelled => "cancelled",
+        }
+    }
+}
+
+/// What ends a generation.
+#[derive(Clone, Debug, Default)]
+pub struct StopRules {
+    /// Token ids that end the text; they are counted, not shown.
+    pub end_ids: Vec<Token>,
+    /// Texts that end the text; they and what follows are not shown.
+    pub texts: Vec<String>,
+    /// Tokens that may be generated, the end token included.
+    pub max_tokens: usize,
+}
+
+/// What became of one token.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Emitted {
+    /// The token.
+    pub token: Token,
+    /// Text that can be shown now: whole characters that cannot become part of a stop text.
+    pub text: String,
+    /// Whether the token belongs to the output; end tokens do not.
+    pub shown: bool,
+    /// Set on the last token.
+    pub finish: Option<FinishReason>,
+}
+
+/// The state of one generation's output.
+#[derive(Clone, Debug)]
+pub(crate) struct Emission {
+    rules: StopRules,
+    count: usize,
+    tail: Utf8Tail,
+    /// Text that may be the beginning of a stop text.
+    held: String,
+}
+
+impl Emission {
+    pub(crate) fn new(rules: StopRules) -> Self {
+        Self { rules, count: 0, tail: Utf8Tail::default(), held: String::new() }
+    }
+
+    /// Tokens that may still be emitted.
+    pub(crate) fn remaining(&self) -> usize {
+        self.rules.max_tokens.saturating_sub(self.count)
+    }
+
+    pub(crate) fn count(&self) -> usize {
+        self.count
+    }
+
+    pub(crate) fn end_ids(&self) -> &[Token] {
+        &self.rules.end_ids
+    }
+
+    pub(crate) fn push(&mut self, token: Token, bytes: &[u8]) -> Emitted {
+        self.count += 1;
+        if self.rules.end_ids.contains(&token) {
+            let text = std::mem::take(&mut self.held);
+            return Emitted { token, text, shown: false, finish: Some(FinishReason::Stop) };
+        }
+        self.tail.push(bytes, &mut self.held);
+        if let Some(at) = self.rules.texts.iter().filter_map(|stop| self.held.find(stop.as_str())).min() {
+            self.held.truncate(at);
+            let text = std::mem::take(&mut self.held);
+            return Emitted { token, text, shown: true, finish: Some(FinishReason::Stop) };
+        }
+        if self.count >= self.rules.max_tokens {
+            let text = std::mem::take(&mut self.held);
+            return Emitted { token, text, shown: true, finish: Some(FinishReason::Length) };
+        }
+        let safe = self.held.len() - self.longest_stop_prefix();
+        let rest = self.held.split_off(safe);
+        let text = std::mem::replace(&mut self.held, rest);
+        Emitted { token, text, shown: true, finish: None }
+    }
+
+    /// Text held back when the generation ends for a reason that no token brings.
+    pub(crate) fn flush(&mut self) -> String {
+        std::mem::take(&mut self.held)
+    }
+
+    /// Length of the longest suffix of the held text that a stop text begins with.
+    fn longest_stop_prefix(&self) -> usize {
+        let prefix = |stop: &String| {
+            stop.char_indices()
+                .map(|(at, _)| at)
+                .skip(1)
+                .filter(|&len| self.held.ends_with(&stop[..len]))
+                .max()
+                .unwrap_or(0)
+        };
+        self.rules.texts.iter().map(prefix).max().unwrap_or(0)
+    }
+}

@@ -1,0 +1,93 @@
+//! What a caller asks for.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use spec_core::{AcceptanceRule, Fixed, LengthPolicy, SamplingParams, Token};
+
+use crate::{RuntimeError, StopRules};
+
+/// Ends a generation from another thread; looked at before every pass.
+#[derive(Clone, Debug, Default)]
+pub struct CancelToken(Arc<AtomicBool>);
+
+impl CancelToken {
+    /// A token that has not been cancelled.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Asks the generation to end; it does before its next pass.
+    pub fn cancel(&self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
+
+    /// Whether [`cancel`](Self::cancel) was called.
+    pub fn is_cancelled(&self) -> bool {
+        self.0.load(Ordering::Relaxed)
+    }
+}
+
+/// One generation.
+pub struct Request {
+    /// Token ids to continue; at least one.
+    pub prompt: Vec<Token>,
+    /// How the next token is chosen.
+    pub sampling: SamplingParams,
+    /// Seed of all randomness; `None` draws a fresh one, which the completion reports.
+    pub seed: Option<u64>,
+    /// Which of several completions of one prompt this is; it enters the seed.
+    pub choice: u32,
+    /// What ends it.
+    pub stop: StopRules,
+    /// The acceptance rule; `None` is the lossless one that fits the sampling: greedy at temperature 0, else coupled.
+    pub rule: Option<Box<dyn AcceptanceRule>>,
+    /// How many tokens are drafted a round.
+    #[doc(alias = "max_spec_length")]
+    pub draft_len: Box<dyn LengthPolicy>,
+    /// Alternatives to report with each token's log-probability; `None` reports nothing.
+    pub logprobs: Option<usize>,
+    /// Lets another thread end it.
+    pub cancel: CancelToken,
+}
+
+impl Request {
+    /// Greedy generation of up to `max_tokens` tokens, five drafted a round.
+    pub fn new(prompt: Vec<Token>, max_tokens: usize) -> Self {
+        Self {
+            prompt,
+            sampling: SamplingParams::default(),
+            seed: None,
+            choice: 0,
+            stop: StopRules { max_tokens, ..StopRules::default() },
+            rule: None,
+            draft_len: Box::new(Fixed(5)),
+            logprobs: None,
+            cancel: CancelToken::new(),
+        }
+    }
+
+    pub(crate) fn check(&self, vocab: usize, context: usize) -> Result<(), RuntimeError> {
+        let bad = |field, reason: String| Err(RuntimeError::BadRequest { field, reason });
+        if self.prompt.is_empty() {
+            return bad("prompt", "it is empty; give at least one token".into());
+        }
+        if let Some(&token) = self.prompt.iter().find(|&&token| token as usize >= vocab) {
+            return Err(RuntimeError::BadToken { token, vocab });
+        }
+        if self.prompt.len() >= context {
+            return bad(
+                "prompt",
+                format!(
+                    "it has {} tokens and the context holds {context}, which leaves no room for an answer; \
+                     shorten the prompt or raise the context",
+                    self.prompt.len()
+                ),
+            );
+        }
+        if self.stop.texts.iter().any(String::is_empty) {
+            return bad("stop", "a stop text is empty; it would end every answer at once".into());
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,96 @@
+//! The figures shown to users. Each is defined here, once.
+
+use std::time::Duration;
+
+/// Nodes of one depth below the committed text, over all rounds.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct PositionStats {
+    /// Nodes proposed.
+    pub drafted: usize,
+    /// Nodes accepted and emitted.
+    pub accepted: usize,
+}
+
+/// What speculation did in one generation. Tokens behind a stop count nowhere.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct SpeculationStats {
+    /// Target passes after prefill.
+    pub rounds: usize,
+    /// Rounds in which at least one token was drafted.
+    pub drafted_rounds: usize,
+    /// Draft tokens proposed.
+    pub drafted: usize,
+    /// Draft tokens accepted and emitted.
+    pub accepted: usize,
+    /// Tokens emitted in rounds, corrected and bonus tokens included.
+    pub emitted: usize,
+    /// By depth below the committed text, first draft position first.
+    pub by_position: Vec<PositionStats>,
+}
+
+impl SpeculationStats {
+    /// `accepted / drafted`; 0 when nothing was drafted.
+    #[doc(alias = "accept_rate")]
+    pub fn acceptance_rate(&self) -> f64 {
+        ratio(self.accepted, self.drafted)
+    }
+
+    /// `accepted / rounds`: the mean accepted length without the bonus token.
+    pub fn mean_accepted_length(&self) -> f64 {
+        ratio(self.accepted, self.rounds)
+    }
+
+    /// `emitted / rounds`: the mean accepted length with the corrected or bonus token.
+    pub fn tokens_per_round(&self) -> f64 {
+        ratio(self.emitted, self.rounds)
+    }
+
+    pub(crate) fn record(&mut self, drafted_by_depth: &[usize], accepted: usize, emitted: usize) {
+        let drafted: usize = drafted_by_depth.iter().sum();
+        self.rounds += 1;
+        self.drafted_rounds += usize::from(drafted > 0);
+        self.drafted += drafted;
+        self.accepted += accepted;
+        self.emitted += emitted;
+        if self.by_position.len() < drafted_by_depth.len() {
+            self.by_position.resize(drafted_by_depth.len(), PositionStats::default());
+        }
+        for (position, &drafted) in self.by_position.iter_mut().zip(drafted_by_depth) {
+            position.drafted += drafted;
+        }
+        for position in &mut self.by_position[..accepted] {
+            position.accepted += 1;
+        }
+    }
+}
+
+fn ratio(part: usize, whole: usize) -> f64 {
+    if whole == 0 { 0.0 } else { part as f64 / whole as f64 }
+}
+
+/// Where the time of one generation went.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Timings {
+    /// The target's passes over the prompt.
+    pub prefill: Duration,
+    /// From the first emitted token to the last: drafting, sampling and any prefill of the drafter included.
+    pub decode: Duration,
+    /// Within `decode`: drafting.
+    pub draft: Duration,
+    /// Within `decode`: the target's passes.
+    pub verify: Duration,
+    /// Within `decode`: acceptance rule, log-probabilities, emission.
+    pub sample: Duration,
+    /// Within `decode`: settling the KV caches.
+    pub rollback: Duration,
+}
+
+impl Timings {
+    /// `(completion_tokens - 1) / decode`; 0 for fewer than two tokens.
+    pub fn tokens_per_second(&self, completion_tokens: usize) -> f64 {
+        if completion_tokens < 2 || self.decode.is_zero() {
+            return 0.0;
+        }
+        (completion_tokens - 1) as f64 / self.decode.as_secs_f64()
+    }
+}

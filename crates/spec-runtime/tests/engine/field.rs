@@ -1,0 +1,104 @@
+//! Reports from the field that fit nowhere else.
+
+use super::*;
+use spec_runtime::{TokenText, check_vocabularies};
+use std::borrow::Cow;
+
+#[test]
+fn one_word_repeated_many_times_stays_lossless() {
+    let spec = HashSpec { order: 2, vocab: 8, ..HashSpec::default() };
+    let prompt: Vec<Token> = [1, 2, 3].repeat(48);
+    let with = || Request { prompt: prompt.clone(), ..request(96, 5) };
+    let got = run(&mut engine(&HashModel::new(spec.clone())).with_drafter(Box::new(NgramDrafter::new())), with());
+    assert_eq!(got.tokens, plain(&spec, with()).tokens);
+    assert!(got.speculation.accepted > 40, "{:?}", got.speculation);
+}
+
+#[test]
+fn an_ngram_drafter_without_a_hit_costs_plain_rounds_only() {
+    let spec = HashSpec { vocab: 4096, ..HashSpec::default() };
+    let prompt: Vec<Token> = (0..40).collect();
+    let target = HashModel::new(spec.clone());
+    let mut engine = engine(&target).with_drafter(Box::new(NgramDrafter::new()));
+    let got = run(&mut engine, Request { prompt: prompt.clone(), ..request(50, 5) });
+    assert_eq!(got.speculation.drafted, 0);
+    assert_eq!(target.passes(), 50);
+}
+
+#[test]
+fn a_models_own_copy_gives_the_first_tokens_and_goes_on() {
+    let drafter = model_drafter(HashSpec::default());
+    let got = run(&mut engine(&HashModel::new(HashSpec::default())).with_drafter(drafter), request(4, 5));
+    assert_eq!(got.tokens.len(), 4);
+}
+
+#[test]
+fn figures_agree_with_each_other() {
+    for (name, drafter) in drafters(&HashSpec::default()) {
+        let got = run(&mut engine(&HashModel::new(HashSpec::default())).with_drafter(drafter), request(77, 5));
+        let s = &got.speculation;
+        assert_eq!(got.completion_tokens, 1 + s.emitted, "{name}: the first token comes from prefill");
+        assert_eq!(s.emitted, s.accepted + s.rounds, "{name}: each round brings one token of the target's own");
+        assert_eq!(s.by_position.iter().map(|p| p.drafted).sum::<usize>(), s.drafted, "{name}");
+        assert_eq!(s.by_position.iter().map(|p| p.accepted).sum::<usize>(), s.accepted, "{name}");
+        assert!(got.timings.decode >= got.timings.draft + got.timings.verify, "{name}");
+    }
+}
+
+#[test]
+fn not_a_number_in_the_logits_is_an_error_and_the_engine_lives() {
+    let spec = HashSpec { noise: f32::NAN, ..HashSpec::default() };
+    let target = HashModel::new(spec);
+    let mut engine = engine(&target);
+    for sampling in [sampled(0.0), sampled(1.0), SamplingParams { top_p: 0.5, ..sampled(1.0) }] {
+        let message = error(engine.generate(Request { sampling, ..request(4, 2) }, &mut |_| {}));
+        assert!(message.to_lowercase().contains("nan"), "{message}");
+        assert_eq!(target.free_blocks(), 64);
+    }
+}
+
+#[test]
+fn padding_of_the_vocabulary_is_never_emitted() {
+    let padded = HashModel::new(HashSpec { vocab: 64, ..HashSpec::default() });
+    let with = |sampling| Request { sampling, ..request(100, 5) };
+    for sampling in [sampled(0.0), sampled(1.5)] {
+        let drafter = model_drafter(HashSpec { vocab: 48, ..HashSpec::default() });
+        let mut engine =
+            Engine::new(Arc::clone(&padded) as Arc<dyn Model>, Arc::new(Letters(32))).with_drafter(drafter);
+        let got = run(&mut engine, with(sampling));
+        assert!(got.tokens.iter().all(|&token| token < 32));
+        assert_eq!(got.speculation.accepted, got.speculation.drafted, "padding differs, the law does not");
+        assert!(got.speculation.drafted > 50);
+    }
+}
+
+struct Renamed(Letters, Token);
+
+impl TokenText for Renamed {
+    fn vocab(&self) -> usize {
+        self.0.vocab()
+    }
+    fn bytes(&self, token: Token) -> Cow<'_, [u8]> {
+        self.0.bytes(token)
+    }
+    fn label(&self, token: Token) -> Cow<'_, str> {
+        if token == self.1 { Cow::Borrowed("other") } else { self.0.label(token) }
+    }
+}
+
+#[test]
+fn different_vocabularies_are_refused_with_the_first_differing_id() {
+    assert!(check_vocabularies(&Letters(32), &Letters(32)).is_ok());
+    let message = check_vocabularies(&Letters(32), &Renamed(Letters(32), 5)).unwrap_err().to_string();
+    assert!(message.contains("id 5") && message.contains("other") && message.contains("\"f\""), "{message}");
+    let message = check_vocabularies(&Letters(32), &Letters(30)).unwrap_err().to_string();
+    assert!(message.contains("id 30") && message.contains("no such token"), "{message}");
+}
+
+#[test]
+fn a_drafter_that_proposes_unknown_ids_is_cut_there() {
+    let say = plain(&HashSpec::default(), request(8, 0)).tokens;
+    let drafter = scripted(&[say[1], say[2], 4000, say[4]]);
+    let got = run(&mut engine(&HashModel::new(HashSpec::default())).with_drafter(drafter), request(8, 5));
+    assert_eq!((got.tokens, got.speculation.drafted), (say, 2));
+}
