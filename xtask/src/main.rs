@@ -1,1 +1,74 @@
-fn main(){}
+//! The repository's own commands: `cargo xtask help` lists them.
+//!
+//! Kept tiny, since everyone who clones the repository compiles it first: anyhow is its only dependency, and heavy
+//! work is a crate of its own that a command here starts.
+
+mod arguments;
+mod demo;
+mod fetch;
+mod help;
+mod process;
+mod stages;
+mod testing;
+mod tidy;
+mod workspace;
+
+use arguments::Arguments;
+use std::process::ExitCode;
+
+/// Told apart from other failures because it exits with 2 instead of 1.
+#[derive(Debug)]
+struct UsageError(String);
+
+impl std::fmt::Display for UsageError {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(formatter, "{}; `cargo xtask help` lists the commands", self.0)
+    }
+}
+
+impl std::error::Error for UsageError {}
+
+fn run(mut arguments: Arguments) -> anyhow::Result<ExitCode> {
+    let command = arguments.next_word();
+    match command.as_deref() {
+        None | Some("help" | "--help" | "-h") => {
+            let topic = arguments.next_word();
+            arguments.finish()?;
+            print!("{}", help::text(topic.as_deref())?);
+        }
+        Some(command) if arguments.take_switch("--help") || arguments.take_switch("-h") => {
+            print!("{}", help::text(Some(command))?);
+        }
+        Some("demo") => return demo::run(&demo::Options::parse(arguments)?),
+        Some(command) => {
+            let pair = matches!(command, "test" | "fetch") && arguments.take_switch("--pair");
+            arguments.finish()?;
+            match command {
+                "test" => testing::run(pair)?,
+                "fetch" => {
+                    for path in fetch::models(pair)? {
+                        println!("{}", path.display());
+                    }
+                }
+                "tidy" => tidy::run()?,
+                "lint" => stages::lint()?,
+                "docs" => stages::docs()?,
+                "deny" => stages::deny()?,
+                "no-std" => stages::no_std()?,
+                "ci" => stages::ci()?,
+                unknown => return Err(UsageError(format!("no command `{unknown}`")).into()),
+            }
+        }
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+fn main() -> ExitCode {
+    match run(Arguments::from_environment()) {
+        Ok(code) => code,
+        Err(error) => {
+            eprintln!("xtask: {error:#}");
+            ExitCode::from(if error.is::<UsageError>() { 2 } else { 1 })
+        }
+    }
+}

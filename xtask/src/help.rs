@@ -1,0 +1,136 @@
+//! What `cargo xtask help` answers.
+
+use crate::UsageError;
+use anyhow::Result;
+
+struct Topic {
+    name: &'static str,
+    /// One line for the overview.
+    summary: &'static str,
+    details: &'static str,
+}
+
+const TOPICS: &[Topic] = &[
+    Topic {
+        name: "demo",
+        summary: "see it work: seven prompts, with and without speculation, compared token by token",
+        details: "\
+cargo xtask demo [--pair] [--model FILE] [--draft-model FILE] [--max-tokens N] [--json]
+
+Builds `spec` optimised, brings the model into the cache, and generates the answer to each of seven prompts twice:
+plain and with speculation. A row of the table says whether the token ids were equal, tokens per second of both, the
+speed-up and the acceptance rate.
+
+  (nothing)            SmolLM2-135M-Instruct (93 MB, once) with n-gram drafting
+  --pair               Qwen2.5-Coder 1.5B with its 0.5B sibling as the draft model (1.6 GB, once)
+  --model FILE         a GGUF file of yours; n-gram drafting unless --draft-model is given
+  --draft-model FILE   a smaller model of the same vocabulary
+  --max-tokens N       tokens per answer (200)
+  --json               one JSON object a line for each prompt
+
+Exit codes: 0 all rows equal and something was drafted; 1 otherwise, or it failed; 2 usage.
+",
+    },
+    Topic {
+        name: "test",
+        summary: "run every test, with a real model; --pair adds the Qwen pair",
+        details: "\
+cargo xtask test [--pair]
+
+Installs cargo-nextest when it is missing, brings SmolLM2 (93 MB) into the cache, then runs all unit, integration and
+real-model tests, the doctests, every example, and each published crate alone without default features.
+A model that cannot be had is a failure, never a skipped test.
+
+  --pair   also the tests on the two Qwen models (1.6 GB, once)
+
+For a quick loop on one crate: cargo nextest run -p CRATE   (docs/testing.md says more)
+",
+    },
+    Topic {
+        name: "fetch",
+        summary: "bring the models into the cache and print their paths",
+        details: "\
+cargo xtask fetch [--pair]
+
+Downloads SmolLM2-135M-Instruct (93 MB), or with --pair the two Qwen2.5-Coder models (1.6 GB), checks their SHA-256,
+and prints one path a line. What is in the cache is not downloaded again, and an interrupted download goes on where
+it stopped. Needs python3 with pip.
+
+Where is the cache?  SPEC_MODELS, else XDG_CACHE_HOME/spec/models, else ~/.cache/spec/models.
+Offline?             Put the file there by hand under the name that `fetch` asks for; its checksum is verified once.
+",
+    },
+    Topic {
+        name: "lint",
+        summary: "formatting, and clippy with warnings denied",
+        details: "cargo xtask lint\n\nChanges nothing. `cargo fmt --all` repairs the formatting.\n",
+    },
+    Topic {
+        name: "tidy",
+        summary: "the house rules that no compiler checks: layers, file sizes, SAFETY lines, names",
+        details: "\
+cargo xtask tidy
+
+Checks which crate depends on which, the length of files, SAFETY lines and sections, names of files and modules,
+unfinished work, paths of somebody's machine, links, manifests, and the changelog. Each problem is printed as
+file:line: what is wrong and what to do. docs/style.md gives the reasons.
+",
+    },
+    Topic {
+        name: "docs",
+        summary: "build the API documentation with warnings denied",
+        details: "cargo xtask docs\n\nThe pages are under target/doc; start with spec_runtime/index.html.\n",
+    },
+    Topic {
+        name: "deny",
+        summary: "licences, banned crates and sources of all dependencies",
+        details: "\
+cargo xtask deny
+
+Runs `cargo deny check bans licenses sources` with ci/deny.toml, installing cargo-deny when it is missing.
+A new licence is allowed there, with a reason.
+",
+    },
+    Topic {
+        name: "no-std",
+        summary: "prove that spec-core needs no standard library",
+        details: "cargo xtask no-std\n\nBuilds and links ci/no-std, a library without std that calls spec-core.\n",
+    },
+    Topic {
+        name: "ci",
+        summary: "all of the above as the continuous integration runs them, with seconds per stage",
+        details: "\
+cargo xtask ci
+
+Starts ci/run.sh: lint, tidy, docs, deny, no-std, test, in that order. It stops at the first stage that fails, and
+prints the seconds of each and their total.
+",
+    },
+];
+
+const QUESTIONS: &str = "\
+Questions
+  I have just cloned this. What now?         cargo xtask demo
+  Is my change all right?                    cargo xtask ci
+  One crate only, quickly?                   cargo nextest run -p spec-core
+  Where are the models kept?                 cargo xtask help fetch
+  How are the tests organised?               docs/testing.md
+  Why was my file refused by tidy?           docs/style.md
+";
+
+/// The overview, or all about one command.
+pub(crate) fn text(topic: Option<&str>) -> Result<String> {
+    let Some(name) = topic else {
+        let mut text = String::from("cargo xtask COMMAND    the repository's own commands\n\n");
+        for topic in TOPICS {
+            text.push_str(&format!("  {:<8} {}\n", topic.name, topic.summary));
+        }
+        text.push_str("  help     this, or with the name of a command all about it\n\n");
+        text.push_str(QUESTIONS);
+        return Ok(text);
+    };
+    match TOPICS.iter().find(|topic| topic.name == name) {
+        Some(topic) => Ok(topic.details.to_owned()),
+        None => Err(UsageError(format!("no help on `{name}`")).into()),
+    }
+}
