@@ -1,0 +1,295 @@
+//! Rows of activations in the forms that matrix kernels read.
+
+use crate::kernels::quantize::{self, Source};
+use crate::{CpuError, Isa, Pool, SharedSlice};
+
+/// How activations are represented for a product.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum ActivationForm {
+    /// f32 as they are.
+    Float,
+    /// Signed bytes with one f32 scale per 32 inputs.
+    Block32,
+    /// Signed bytes with one f32 scale per 256 inputs.
+    Block256,
+}
+
+impl ActivationForm {
+    /// Inputs that share a scale.
+    #[must_use]
+    pub fn block(self) -> usize {
+        match self {
+            Self::Float => 1,
+            Self::Block32 => 32,
+            Self::Block256 => 256,
+        }
+    }
+}
+
+/// Rows that a kernel takes at a time: their accumulators fit the register file.
+pub(crate) const ROW_TILE: usize = 8;
+
+/// The codes of 32 consecutive inputs of a row.
+#[derive(Clone, Copy, Debug)]
+#[repr(C, align(32))]
+pub(crate) struct Codes(pub(crate) [i8; 32]);
+
+/// Rows of activations, quantised row by row: no row's bytes depend on another row.
+///
+/// Values are rounded to the nearest of -127..=127 times the block's scale. A block with a NaN or an infinity gets the scale NaN, so that the
+/// row's outputs are NaN. Sums that kernels fold into their results (offsets and minima of weight types) are formed here, once per
+/// row.
+///
+/// Rows lie in tiles of up to eight, interleaved block by block, so that a kernel reads one forward stream.
+#[derive(Debug)]
+pub struct QuantizedRows {
+    form: ActivationForm,
+    inputs: usize,
+    rows: usize,
+    /// Float form only.
+    floats: Vec<f32>,
+    /// Per 32 inputs.
+    codes: Vec<Codes>,
+    /// Per block.
+    scales: Vec<f32>,
+    /// Block32: scale times sum.
+    scaled_sums: Vec<f32>,
+    /// Block32: -16 times sum, where the accumulator of Q5_0 starts. Block256: -32 times the sum per 16 inputs, for Q6_K.
+    starts: Vec<i32>,
+    /// Block32: -128 times sum, for Q8_0. Block256: two i16 sums of 32 inputs each per 64, for the minima of Q4_K.
+    sums: Vec<i32>,
+}
+
+/// The part of [`QuantizedRows`] that holds one tile of rows.
+///
+/// All slices are ordered by block (of the size that their field in [`QuantizedRows`] names), then by row.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Tile<'a> {
+    pub(crate) rows: usize,
+    /// Blocks of the form's size (inputs, for `Float`).
+    pub(crate) blocks: usize,
+    pub(crate) floats: &'a [f32],
+    pub(crate) codes: &'a [Codes],
+    pub(crate) scales: &'a [f32],
+    pub(crate) scaled_sums: &'a [f32],
+    pub(crate) starts: &'a [i32],
+    pub(crate) sums: &'a [i32],
+}
+
+/// Entries per block of each vector in [`QuantizedRows`].
+struct Entries {
+    floats: usize,
+    codes: usize,
+    scales: usize,
+    scaled_sums: usize,
+    starts: usize,
+    sums: usize,
+}
+
+impl ActivationForm {
+    fn entries(self) -> Entries {
+        match self {
+            Self::Float => Entries { floats: 1, codes: 0, scales: 0, scaled_sums: 0, starts: 0, sums: 0 },
+            Self::Block32 => Entries { floats: 0, codes: 1, scales: 1, scaled_sums: 1, starts: 1, sums: 1 },
+            Self::Block256 => Entries { floats: 0, codes: 8, scales: 1, scaled_sums: 0, starts: 16, sums: 4 },
+        }
+    }
+}
+
+impl QuantizedRows {
+    /// An empty buffer for rows of `inputs` values; it grows with the rows put in and is meant to be reused.
+    ///
+    /// # Errors
+    /// [`CpuError::Shape`] when `inputs` is not a positive multiple of the form's block.
+    pub fn new(form: ActivationForm, inputs: usize) -> Result<Self, CpuError> {
+        let block = form.block();
+        if inputs == 0 || inputs % block != 0 {
+            let (operation, what) = ("QuantizedRows::new", "inputs (rounded up to the block)");
+            let expected = inputs.max(1).next_multiple_of(block);
+            return Err(CpuError::Shape { operation, what, expected, found: inputs });
+        }
+        Ok(Self {
+            form,
+            inputs,
+            rows: 0,
+            floats: Vec::new(),
+            codes: Vec::new(),
+            scales: Vec::new(),
+            scaled_sums: Vec::new(),
+            starts: Vec::new(),
+            sums: Vec::new(),
+        })
+    }
+
+    /// The form of the rows.
+    #[must_use]
+    pub fn form(&self) -> ActivationForm {
+        self.form
+    }
+
+    /// Values per row.
+    #[must_use]
+    pub fn inputs(&self) -> usize {
+        self.inputs
+    }
+
+    /// Rows held.
+    #[must_use]
+    pub fn rows(&self) -> usize {
+        self.rows
+    }
+
+    /// Replaces the content by `rows` rows of `values` (row-major, `rows` x `inputs`).
+    ///
+    /// # Errors
+    /// [`CpuError::Shape`] when `values` has another length.
+    pub fn quantize(&mut self, isa: Isa, pool: &Pool, rows: usize, values: &[f32]) -> Result<(), CpuError> {
+        self.expect("QuantizedRows::quantize", "values", rows * self.inputs, values.len())?;
+        self.fill(isa, pool, rows, Source::Plain { values });
+        Ok(())
+    }
+
+    /// Replaces the content by `rows` rows of `values`, each normalised by its root mean square and multiplied by `weight`, as
+    /// [`crate::vector::rms_norm`] does.
+    ///
+    /// # Errors
+    /// [`CpuError::Shape`] when `values` is not `rows` x `inputs` or `weight` not `inputs` long.
+    pub fn quantize_rms_norm(
+        &mut self,
+        isa: Isa,
+        pool: &Pool,
+        rows: usize,
+        values: &[f32],
+        weight: &[f32],
+        epsilon: f32,
+    ) -> Result<(), CpuError> {
+        let operation = "QuantizedRows::quantize_rms_norm";
+        self.expect(operation, "values", rows * self.inputs, values.len())?;
+        self.expect(operation, "weights", self.inputs, weight.len())?;
+        self.fill(isa, pool, rows, Source::RmsNorm { values, weight, epsilon });
+        Ok(())
+    }
+
+    /// Replaces the content by `rows` rows of SiLU(gate) x up, as [`crate::vector::silu_mul`] computes it.
+    ///
+    /// # Errors
+    /// [`CpuError::Shape`] when `gate` or `up` is not `rows` x `inputs`.
+    pub fn quantize_silu_mul(
+        &mut self,
+        isa: Isa,
+        pool: &Pool,
+        rows: usize,
+        gate: &[f32],
+        up: &[f32],
+    ) -> Result<(), CpuError> {
+        let operation = "QuantizedRows::quantize_silu_mul";
+        self.expect(operation, "gate values", rows * self.inputs, gate.len())?;
+        self.expect(operation, "up values", rows * self.inputs, up.len())?;
+        self.fill(isa, pool, rows, Source::SiluMul { gate, up });
+        Ok(())
+    }
+
+    fn expect(
+        &self,
+        operation: &'static str,
+        what: &'static str,
+        expected: usize,
+        found: usize,
+    ) -> Result<(), CpuError> {
+        if expected == found {
+            return Ok(());
+        }
+        Err(CpuError::Shape { operation, what, expected, found })
+    }
+
+    fn fill(&mut self, isa: Isa, pool: &Pool, rows: usize, source: Source<'_>) {
+        let (inputs, blocks, entries) = (self.inputs, self.inputs / self.form.block(), self.form.entries());
+        let total = rows * blocks;
+        self.rows = rows;
+        self.floats.resize(total * entries.floats, 0.0);
+        self.codes.resize(total * entries.codes, Codes([0; 32]));
+        self.scales.resize(total * entries.scales, 0.0);
+        self.scaled_sums.resize(total * entries.scaled_sums, 0.0);
+        self.starts.resize(total * entries.starts, 0);
+        self.sums.resize(total * entries.sums, 0);
+
+        let target = Target {
+            blocks,
+            rows,
+            floats: SharedSlice::new(&mut self.floats),
+            codes: SharedSlice::new(&mut self.codes),
+            scales: SharedSlice::new(&mut self.scales),
+            scaled_sums: SharedSlice::new(&mut self.scaled_sums),
+            starts: SharedSlice::new(&mut self.starts),
+            sums: SharedSlice::new(&mut self.sums),
+        };
+        // A region costs about a microsecond, in which one thread quantises some thousand values.
+        const TASK_VALUES: usize = 2048;
+        let per_block = self.form.block();
+        // A norm needs its whole row; other rows may be cut.
+        let cut = if matches!(source, Source::RmsNorm { .. }) { inputs } else { TASK_VALUES };
+        let task_blocks = (cut / per_block).clamp(1, blocks);
+        let task_inputs = task_blocks * per_block;
+        let tasks_per_row = blocks.div_ceil(task_blocks);
+        let form = self.form;
+        let task = |index: usize| {
+            let (row, start) = (index / tasks_per_row, index % tasks_per_row * task_inputs);
+            let range = start..inputs.min(start + task_inputs);
+            quantize::run(isa, form, &source, row, inputs, range, &target);
+        };
+        let tasks = rows * tasks_per_row;
+        if rows * inputs <= 2 * TASK_VALUES {
+            (0..tasks).for_each(task);
+        } else {
+            pool.run(tasks, task);
+        }
+    }
+
+    /// Tiles of up to [`ROW_TILE`] rows.
+    pub(crate) fn tiles(&self) -> usize {
+        self.rows.div_ceil(ROW_TILE)
+    }
+
+    /// Tile `tile`: rows `tile * ROW_TILE` and following.
+    pub(crate) fn tile(&self, tile: usize) -> Tile<'_> {
+        let (blocks, entries) = (self.inputs / self.form.block(), self.form.entries());
+        let first = tile * ROW_TILE;
+        let rows = ROW_TILE.min(self.rows - first);
+        fn part<T>(all: &[T], first: usize, rows: usize, per_row: usize) -> &[T] {
+            &all[first * per_row..(first + rows) * per_row]
+        }
+        Tile {
+            rows,
+            blocks,
+            floats: part(&self.floats, first, rows, blocks * entries.floats),
+            codes: part(&self.codes, first, rows, blocks * entries.codes),
+            scales: part(&self.scales, first, rows, blocks * entries.scales),
+            scaled_sums: part(&self.scaled_sums, first, rows, blocks * entries.scaled_sums),
+            starts: part(&self.starts, first, rows, blocks * entries.starts),
+            sums: part(&self.sums, first, rows, blocks * entries.sums),
+        }
+    }
+}
+
+/// Where quantisation writes. Every (row, block) has entries of its own, so that tasks which split the rows and blocks write
+/// disjoint items.
+pub(crate) struct Target<'a> {
+    blocks: usize,
+    rows: usize,
+    pub(crate) floats: SharedSlice<'a, f32>,
+    pub(crate) codes: SharedSlice<'a, Codes>,
+    pub(crate) scales: SharedSlice<'a, f32>,
+    pub(crate) scaled_sums: SharedSlice<'a, f32>,
+    pub(crate) starts: SharedSlice<'a, i32>,
+    pub(crate) sums: SharedSlice<'a, i32>,
+}
+
+impl Target<'_> {
+    /// Index of entry `entry` of `row` in a vector with `per_block` entries per block of a row, `entry` counted over the whole row.
+    #[inline(always)]
+    pub(crate) fn index(&self, row: usize, entry: usize, per_block: usize) -> usize {
+        let first = row / ROW_TILE * ROW_TILE;
+        let tile_rows = ROW_TILE.min(self.rows - first);
+        first * self.blocks * per_block + entry * tile_rows + (row - first)
+    }
+}

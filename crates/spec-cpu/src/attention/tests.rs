@@ -1,0 +1,259 @@
+use half::f16;
+use spec_runtime::kv::PagedKv;
+use spec_runtime::{Row, SeqId, Want};
+
+use super::*;
+use crate::kv::store_token;
+
+const SHAPES: [(usize, usize, usize); 4] = [(6, 2, 64), (3, 3, 32), (12, 1, 16), (7, 1, 144)];
+
+/// Numbers in [-1, 1) that depend on `seed` and `index` only.
+fn noise(seed: u64, index: usize) -> f32 {
+    let mut x = seed.wrapping_mul(0x9E37_79B9_7F4A_7C15).wrapping_add(index as u64);
+    x = (x ^ (x >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
+    x = (x ^ (x >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
+    ((x >> 40) as f32 / (1 << 23) as f32) - 1.0
+}
+
+/// A path of tokens gives each row its numbers, so equal paths in different places must give equal results.
+fn vector(kind: u64, path: &[u32], width: usize) -> Vec<f32> {
+    let seed = path.iter().fold(kind, |hash, &token| hash.wrapping_mul(1_000_003).wrapping_add(u64::from(token) + 1));
+    (0..width).map(|i| 2.0 * noise(seed, i)).collect()
+}
+
+struct Bench<E: AttentionElement> {
+    heads: usize,
+    arena: KvArena<E>,
+    pages: PagedKv,
+    kernels: AttentionKernels<E>,
+    scratch: AttentionScratch<E>,
+    pool: Pool,
+    /// Per sequence slot: token paths of the committed text.
+    texts: Vec<Vec<u32>>,
+}
+
+impl<E: AttentionElement> Bench<E> {
+    fn new(isa: Isa, threads: usize, (heads, kv_heads, head_dim): (usize, usize, usize)) -> Self {
+        let blocks = 12;
+        let shape = KvShape { layers: 2, blocks, kv_heads, head_dim };
+        let mut arena = KvArena::new(shape).expect("a small arena");
+        // What closed sequences leave behind.
+        for (i, element) in arena.elements_mut().iter_mut().enumerate() {
+            *element = E::encode(50.0 * noise(99, i));
+        }
+        Self {
+            heads,
+            arena,
+            pages: PagedKv::new(blocks, BLOCK_TOKENS, 200),
+            kernels: E::kernels(isa),
+            scratch: AttentionScratch::new(threads),
+            pool: Pool::new(threads).expect("threads"),
+            texts: Vec::new(),
+        }
+    }
+
+    fn open(&mut self) -> SeqId {
+        let seq = self.pages.open();
+        self.texts.resize(self.texts.len().max(seq.slot as usize + 1), Vec::new());
+        self.texts[seq.slot as usize].clear();
+        seq
+    }
+
+    /// Attends in layer 1 for rows (sequence, parent, token); a reservation must be open. `paths` gives the tokens of
+    /// each row's path within the reservation, by sequence slot and row number.
+    fn pass(&mut self, rows: &[(SeqId, Option<u32>, u32)], paths: &mut Vec<Vec<Vec<u32>>>) -> Vec<Vec<f32>> {
+        let shape = *self.arena.shape();
+        let (q_width, kv_width) = (self.heads * shape.head_dim, shape.kv_heads * shape.head_dim);
+        let mut batch = Vec::new();
+        let mut queries = Vec::new();
+        let mut stored = Vec::new();
+        for &(seq, parent, token) in rows {
+            let text = &self.texts[seq.slot as usize];
+            paths.resize(paths.len().max(seq.slot as usize + 1), Vec::new());
+            let known = &mut paths[seq.slot as usize];
+            let mut path = parent.map_or_else(Vec::new, |parent| known[parent as usize].clone());
+            path.push(token);
+            batch.push(Row { seq, token, position: text.len() + path.len() - 1, parent, want: Want::Nothing });
+            let full: Vec<u32> = text.iter().chain(&path).copied().collect();
+            queries.extend(vector(1, &full, q_width));
+            stored.push((vector(2, &full, kv_width), vector(3, &full, kv_width)));
+            known.push(path);
+        }
+        let places = self.pages.append(&batch).expect("legal rows");
+        let elements = SharedSlice::new(self.arena.elements_mut());
+        for (place, (keys, values)) in places.iter().zip(&stored) {
+            // SAFETY: no other thread works on the arena.
+            unsafe { store_token(&elements, &shape, self.kernels.encode, (1, place.slot), (keys, values)) };
+        }
+        let mut plan = AttentionPlan::default();
+        plan.build(&self.pages, &batch, &places).expect("placed rows");
+        let mut out = vec![0.0; queries.len()];
+        let attention = Attention {
+            kernels: &self.kernels,
+            arena: &self.arena,
+            plan: &plan,
+            layer: 1,
+            heads: self.heads,
+            queries: &queries,
+            query_width: q_width,
+        };
+        attention.run(&self.pool, &self.scratch, &mut out);
+        out.chunks_exact(q_width).map(<[f32]>::to_vec).collect()
+    }
+
+    /// Decodes `tokens` one at a time.
+    fn decode(&mut self, seq: SeqId, tokens: &[u32]) -> Vec<Vec<f32>> {
+        let mut out = Vec::new();
+        for &token in tokens {
+            self.pages.reserve(seq, 1).expect("room");
+            out.extend(self.pass(&[(seq, None, token)], &mut Vec::new()));
+            self.settle(seq, &[0], &[token]);
+        }
+        out
+    }
+
+    fn settle(&mut self, seq: SeqId, path: &[u32], tokens: &[u32]) {
+        let moves = self.pages.settle(seq, path).expect("a path");
+        self.arena.move_tokens(&moves);
+        self.texts[seq.slot as usize].extend(tokens);
+    }
+
+    /// What f64 makes of the last token of `text`.
+    fn reference(&self, text: &[u32]) -> Vec<f64> {
+        let shape = *self.arena.shape();
+        let kv_width = shape.kv_heads * shape.head_dim;
+        let stored = |kind, end: usize| -> Vec<f64> {
+            vector(kind, &text[..end], kv_width).into_iter().map(|x| f64::from(E::encode(x).decode())).collect()
+        };
+        let keys: Vec<_> = (1..=text.len()).map(|end| stored(2, end)).collect();
+        let values: Vec<_> = (1..=text.len()).map(|end| stored(3, end)).collect();
+        let queries = vector(1, text, self.heads * shape.head_dim);
+        let mut out = Vec::new();
+        for head in 0..self.heads {
+            let kv = head / (self.heads / shape.kv_heads) * shape.head_dim;
+            let query = &queries[head * shape.head_dim..(head + 1) * shape.head_dim];
+            let scores: Vec<f64> = keys
+                .iter()
+                .map(|key| {
+                    let dot: f64 = query.iter().zip(&key[kv..]).map(|(q, k)| f64::from(*q) * k).sum();
+                    dot / (shape.head_dim as f64).sqrt()
+                })
+                .collect();
+            let greatest = scores.iter().copied().fold(f64::NEG_INFINITY, f64::max);
+            let weights: Vec<f64> = scores.iter().map(|score| (score - greatest).exp()).collect();
+            let sum: f64 = weights.iter().sum();
+            for d in 0..shape.head_dim {
+                out.push(weights.iter().zip(&values).map(|(w, v)| w * v[kv + d]).sum::<f64>() / sum);
+            }
+        }
+        out
+    }
+}
+
+fn tokens(count: usize) -> Vec<u32> {
+    (0..count as u32).map(|i| i * 7 % 31).collect()
+}
+
+/// Runs `check` for every instruction set and element type.
+macro_rules! everywhere {
+    ($check:ident) => {
+        for isa in Isa::available() {
+            for shape in SHAPES {
+                $check::<f16>(isa, shape);
+                $check::<f32>(isa, shape);
+            }
+        }
+    };
+}
+
+#[test]
+fn decoding_matches_the_reference() {
+    fn check<E: AttentionElement>(isa: Isa, shape: (usize, usize, usize)) {
+        let mut bench = Bench::<E>::new(isa, 1, shape);
+        let seq = bench.open();
+        let text = tokens(70);
+        for (i, row) in bench.decode(seq, &text).iter().enumerate() {
+            for (value, exact) in row.iter().zip(bench.reference(&text[..=i])) {
+                let error = (f64::from(*value) - exact).abs();
+                assert!(error < 3e-6, "{isa:?} {shape:?}, position {i}: {value} for {exact}");
+            }
+        }
+    }
+    everywhere!(check);
+}
+
+#[test]
+fn chains_of_any_length_equal_decoding_bit_for_bit() {
+    fn check<E: AttentionElement>(isa: Isa, shape: (usize, usize, usize)) {
+        let text = tokens(70);
+        let mut plain = Bench::<E>::new(isa, 1, shape);
+        let seq = plain.open();
+        let expected = plain.decode(seq, &text);
+        for (threads, chunk) in [(1, 1), (2, 2), (1, 7), (3, 16), (2, 17), (1, 70)] {
+            let mut bench = Bench::<E>::new(isa, threads, shape);
+            let seq = bench.open();
+            let mut rows = Vec::new();
+            for part in text.chunks(chunk) {
+                bench.pages.reserve(seq, part.len()).expect("room");
+                let batch: Vec<_> =
+                    part.iter().enumerate().map(|(i, &token)| (seq, (i as u32).checked_sub(1), token)).collect();
+                rows.extend(bench.pass(&batch, &mut Vec::new()));
+                let path: Vec<u32> = (0..part.len() as u32).collect();
+                bench.settle(seq, &path, part);
+            }
+            assert_eq!(rows, expected, "{isa:?} {shape:?}, chunks of {chunk}, {threads} threads");
+        }
+    }
+    everywhere!(check);
+}
+
+#[test]
+fn tree_rows_equal_the_same_path_as_a_chain_bit_for_bit() {
+    fn check<E: AttentionElement>(isa: Isa, shape: (usize, usize, usize)) {
+        const TREE: [(Option<u32>, u32); 9] = [
+            (None, 1),
+            (None, 2),
+            (Some(0), 3),
+            (Some(1), 4),
+            (Some(2), 5),
+            (Some(2), 6),
+            (Some(3), 7),
+            (Some(6), 8),
+            (Some(7), 9),
+        ];
+        for committed in [0, 1, 15, 16, 17, 30, 31, 32, 33, 47] {
+            let text = tokens(committed);
+            let mut bench = Bench::<E>::new(isa, 2, shape);
+            // A second sequence in the same pass, and one whose blocks are interleaved with the first's.
+            let (other, seq) = (bench.open(), bench.open());
+            bench.decode(other, &tokens(20));
+            bench.decode(seq, &text);
+            bench.pages.reserve(seq, TREE.len()).expect("room");
+            bench.pages.reserve(other, 2).expect("room");
+            let mut batch: Vec<_> = TREE.iter().map(|&(parent, token)| (seq, parent, token)).collect();
+            batch.insert(3, (other, None, 3));
+            batch.push((other, Some(0), 4));
+            let mut paths = Vec::new();
+            let mut rows = bench.pass(&batch, &mut paths);
+            rows.pop();
+            rows.remove(3);
+            for (number, row) in rows.iter().enumerate() {
+                let path = &paths[seq.slot as usize][number];
+                let mut chain = Bench::<E>::new(isa, 1, shape);
+                let alone = chain.open();
+                chain.decode(alone, &text);
+                let expected = chain.decode(alone, path).pop().expect("a path has a row");
+                assert_eq!(*row, expected, "{isa:?} {shape:?}, {committed} committed, row {number}");
+            }
+            // The commit moves the path where a chain would have put it.
+            bench.settle(seq, &[1, 3, 6, 7], &[2, 4, 7, 8]);
+            let next = bench.decode(seq, &[9, 10]);
+            let mut chain = Bench::<E>::new(isa, 1, shape);
+            let alone = chain.open();
+            chain.decode(alone, &text);
+            chain.decode(alone, &[2, 4, 7, 8]);
+            assert_eq!(next, chain.decode(alone, &[9, 10]), "{isa:?} {shape:?}, {committed} committed, after a commit");
+        }
+    }
+    everywhere!(check);
+}

@@ -1,0 +1,102 @@
+//! Instruction sets: proof-of-support tokens and the choice made at run time.
+
+use crate::CpuError;
+
+/// Proof that this processor runs AVX-512 F, BW, DQ, VL and VNNI.
+#[cfg(target_arch = "x86_64")]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Avx512Vnni(());
+
+#[cfg(target_arch = "x86_64")]
+impl Avx512Vnni {
+    /// The token, if the processor and the operating system support the instructions.
+    #[must_use]
+    pub fn new() -> Option<Self> {
+        let supported = is_x86_feature_detected!("avx512f")
+            && is_x86_feature_detected!("avx512bw")
+            && is_x86_feature_detected!("avx512dq")
+            && is_x86_feature_detected!("avx512vl")
+            && is_x86_feature_detected!("avx512vnni");
+        supported.then_some(Self(()))
+    }
+}
+
+/// A family of kernels. Results are bit-for-bit reproducible within one, not across two.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Isa {
+    /// Plain Rust; runs everywhere, an order of magnitude slower.
+    Portable,
+    /// 512-bit vectors with 8-bit dot products.
+    #[cfg(target_arch = "x86_64")]
+    Avx512Vnni(Avx512Vnni),
+}
+
+impl Isa {
+    /// The fastest family that this processor runs.
+    #[must_use]
+    pub fn detect() -> Self {
+        #[cfg(target_arch = "x86_64")]
+        if let Some(token) = Avx512Vnni::new() {
+            return Self::Avx512Vnni(token);
+        }
+        Self::Portable
+    }
+
+    /// Every family that this processor runs, slowest first. Tests iterate over it.
+    #[must_use]
+    pub fn available() -> Vec<Self> {
+        let mut all = vec![Self::Portable];
+        if Self::detect() != Self::Portable {
+            all.push(Self::detect());
+        }
+        all
+    }
+
+    /// The family called `name` (as [`Isa::name`] spells it).
+    ///
+    /// # Errors
+    /// [`CpuError::UnknownIsa`] when there is no such family or the processor lacks it.
+    pub fn from_name(name: &str) -> Result<Self, CpuError> {
+        let available = Self::available();
+        available.iter().copied().find(|isa| isa.name() == name).ok_or_else(|| CpuError::UnknownIsa {
+            name: name.to_owned(),
+            available: available.iter().map(|isa| isa.name()).collect::<Vec<_>>().join(", "),
+        })
+    }
+
+    /// The family named by the environment variable `SPEC_CPU_ISA`, else the fastest one.
+    ///
+    /// # Errors
+    /// [`CpuError::UnknownIsa`] when the variable names none that runs here.
+    pub fn from_environment() -> Result<Self, CpuError> {
+        match std::env::var("SPEC_CPU_ISA") {
+            Ok(name) => Self::from_name(&name),
+            Err(_) => Ok(Self::detect()),
+        }
+    }
+
+    /// Short name, for logs and `SPEC_CPU_ISA`.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Portable => "portable",
+            #[cfg(target_arch = "x86_64")]
+            Self::Avx512Vnni(_) => "avx512vnni",
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_available_family_is_found_by_its_name() {
+        for isa in Isa::available() {
+            assert_eq!(Isa::from_name(isa.name()).expect("its own name"), isa);
+        }
+        let refused = Isa::from_name("abacus").expect_err("no such family").to_string();
+        assert!(refused.contains("abacus") && refused.contains("portable"), "{refused}");
+    }
+}

@@ -1,0 +1,173 @@
+//! Products of activation rows with packed matrices, several in one parallel region.
+
+use crate::activation::ROW_TILE;
+use crate::packed::LANES;
+use crate::{CpuError, Isa, PackedMatrix, Pool, QuantizedRows, SharedSlice};
+
+/// One product: `output[row][o] = sum over i of activations[row][i] * weights[o][i]`, plus what the builder methods add.
+#[derive(Debug)]
+pub struct Product<'a> {
+    weights: &'a PackedMatrix,
+    activations: &'a QuantizedRows,
+    output: &'a mut [f32],
+    stride: usize,
+    bias: Option<&'a [f32]>,
+    accumulate: bool,
+}
+
+impl<'a> Product<'a> {
+    /// A product whose output rows follow each other without gaps.
+    #[must_use]
+    pub fn new(weights: &'a PackedMatrix, activations: &'a QuantizedRows, output: &'a mut [f32]) -> Self {
+        let stride = weights.outputs();
+        Self { weights, activations, output, stride, bias: None, accumulate: false }
+    }
+
+    /// Puts output rows `stride` values apart instead.
+    #[must_use]
+    pub fn stride(self, stride: usize) -> Self {
+        Self { stride, ..self }
+    }
+
+    /// Adds `bias[o]` to every row.
+    #[must_use]
+    pub fn bias(self, bias: Option<&'a [f32]>) -> Self {
+        Self { bias, ..self }
+    }
+
+    /// Adds to what `output` holds instead of replacing it (a residual connection).
+    #[must_use]
+    pub fn accumulate(self) -> Self {
+        Self { accumulate: true, ..self }
+    }
+
+    fn check(&self) -> Result<(), CpuError> {
+        let (weights, rows) = (self.weights, self.activations.rows());
+        let (expected, found) = (weights.activation_form(), self.activations.form());
+        if expected != found {
+            let weights = weights.weight_type();
+            return Err(CpuError::ActivationForm { weights, expected, found });
+        }
+        let shape = |what, expected, found| Err(CpuError::Shape { operation: "matmul", what, expected, found });
+        if weights.inputs() != self.activations.inputs() {
+            return shape("inputs per row", weights.inputs(), self.activations.inputs());
+        }
+        if self.stride < weights.outputs() {
+            return shape("the output stride, at least,", weights.outputs(), self.stride);
+        }
+        if let Some(bias) = self.bias.filter(|bias| bias.len() != weights.outputs()) {
+            return shape("the bias length", weights.outputs(), bias.len());
+        }
+        let needed = rows.saturating_sub(1) * self.stride + weights.outputs();
+        if rows > 0 && self.output.len() < needed {
+            return shape("the output length, at least,", needed, self.output.len());
+        }
+        Ok(())
+    }
+}
+
+/// Weights that one task reads at most: they stay in the second-level cache while all tiles of rows pass over them.
+const TASK_BYTES: usize = 256 << 10;
+/// Weights that one task reads at least, when there are that many: a claim costs some tens of nanoseconds.
+const MIN_TASK_BYTES: usize = 16 << 10;
+/// Tasks per thread and region, for balance.
+const TASKS_PER_THREAD: usize = 16;
+/// Work (weight bytes times tiles of rows) below which a region costs more than it saves.
+const INLINE_BYTES: usize = 16 << 10;
+
+/// Computes all `products` in one parallel region.
+///
+/// Every output element is summed in the same order whatever the number of rows, products and threads: threads split outputs, tiles of rows
+/// split rows, and nothing splits the sum.
+///
+/// # Errors
+/// [`CpuError::ActivationForm`] or [`CpuError::Shape`] when the sides of a product do not fit; nothing is computed then.
+pub fn matmul(isa: Isa, pool: &Pool, products: &mut [Product<'_>]) -> Result<(), CpuError> {
+    products.iter().try_for_each(Product::check)?;
+
+    let total: usize = products.iter().map(|product| product.weights.packed_bytes()).sum();
+    let task_bytes = (total / (pool.threads() * TASKS_PER_THREAD)).clamp(MIN_TASK_BYTES, TASK_BYTES);
+    let mut tasks = 0;
+    let mut work = 0;
+    let parts: Vec<Part<'_>> = products
+        .iter_mut()
+        .map(|product| {
+            let weights = product.weights;
+            let panels_per_task = (task_bytes / weights.panel_bytes()).max(1);
+            let first_task = tasks;
+            tasks += weights.panels().div_ceil(panels_per_task);
+            work += weights.packed_bytes() * product.activations.tiles();
+            Part {
+                weights,
+                activations: product.activations,
+                output: SharedSlice::new(&mut *product.output),
+                stride: product.stride,
+                bias: product.bias,
+                accumulate: product.accumulate,
+                first_task,
+                panels_per_task,
+            }
+        })
+        .collect();
+
+    let task = |index: usize| {
+        let part = parts.iter().rfind(|part| part.first_task <= index);
+        part.expect("the first part starts at task zero").run(isa, index);
+    };
+    if work <= INLINE_BYTES {
+        (0..tasks).for_each(task);
+    } else {
+        pool.run(tasks, task);
+    }
+    Ok(())
+}
+
+/// A product in a region: where its tasks begin, and its output shared among them.
+struct Part<'a> {
+    weights: &'a PackedMatrix,
+    activations: &'a QuantizedRows,
+    output: SharedSlice<'a, f32>,
+    stride: usize,
+    bias: Option<&'a [f32]>,
+    accumulate: bool,
+    first_task: usize,
+    panels_per_task: usize,
+}
+
+impl Part<'_> {
+    fn run(&self, isa: Isa, task: usize) {
+        let first = (task - self.first_task) * self.panels_per_task;
+        let last = self.weights.panels().min(first + self.panels_per_task);
+        let mut sums = [[0.0; LANES]; ROW_TILE];
+        for tile_index in 0..self.activations.tiles() {
+            let tile = self.activations.tile(tile_index);
+            for panel in first..last {
+                let weights = self.weights.panel(panel);
+                isa.panel(self.weights.weight_type(), weights, &tile, &mut sums);
+                for (row, sums) in sums[..tile.rows].iter().enumerate() {
+                    self.store(tile_index * ROW_TILE + row, panel * LANES, sums);
+                }
+            }
+        }
+    }
+
+    fn store(&self, row: usize, output: usize, sums: &[f32; LANES]) {
+        let count = LANES.min(self.weights.outputs() - output);
+        let start = row * self.stride + output;
+        // SAFETY: one task has this panel, and rows do not overlap as the stride covers the outputs.
+        let target = unsafe { self.output.slice(start..start + count) };
+        let mut sums = *sums;
+        if let Some(bias) = self.bias {
+            for (sum, bias) in sums.iter_mut().zip(&bias[output..output + count]) {
+                *sum += bias;
+            }
+        }
+        if self.accumulate {
+            for (target, sum) in target.iter_mut().zip(&sums) {
+                *target += sum;
+            }
+        } else {
+            target.copy_from_slice(&sums[..count]);
+        }
+    }
+}

@@ -1,0 +1,195 @@
+//! Rounding rows of f32 to bytes.
+
+use std::ops::Range;
+
+use super::{Vectorize, vector};
+use crate::Isa;
+use crate::activation::{ActivationForm, Codes, Target};
+
+/// Where the values of a row come from.
+pub(crate) enum Source<'a> {
+    /// Rows as they are.
+    Plain { values: &'a [f32] },
+    /// Rows divided by their root mean square, times a weight per column.
+    RmsNorm { values: &'a [f32], weight: &'a [f32], epsilon: f32 },
+    /// SiLU of one matrix times another.
+    SiluMul { gate: &'a [f32], up: &'a [f32] },
+}
+
+impl Source<'_> {
+    /// What is computed once per row: the factor of a norm.
+    #[inline(always)]
+    fn row_factor(&self, row: usize, inputs: usize) -> f32 {
+        match self {
+            Self::RmsNorm { values, epsilon, .. } => {
+                vector::inverse_rms(&values[row * inputs..(row + 1) * inputs], *epsilon)
+            }
+            Self::Plain { .. } | Self::SiluMul { .. } => 1.0,
+        }
+    }
+
+    /// Columns `start..start + N` of a row.
+    #[inline(always)]
+    fn load<const N: usize>(&self, row: usize, inputs: usize, start: usize, factor: f32) -> [f32; N] {
+        let at = row * inputs + start;
+        let mut block = [0.0; N];
+        match self {
+            Self::Plain { values } => block.copy_from_slice(&values[at..at + N]),
+            Self::RmsNorm { values, weight, .. } => {
+                let columns = values[at..at + N].iter().zip(&weight[start..start + N]);
+                for (value, (source, weight)) in block.iter_mut().zip(columns) {
+                    *value = source * factor * weight;
+                }
+            }
+            Self::SiluMul { gate, up } => {
+                let columns = gate[at..at + N].iter().zip(&up[at..at + N]);
+                for (value, (gate, up)) in block.iter_mut().zip(columns) {
+                    *value = vector::silu(*gate) * up;
+                }
+            }
+        }
+        block
+    }
+}
+
+/// Quantises columns `range` (whole blocks) of one row into `target`, in the given form.
+pub(crate) fn run(
+    isa: Isa,
+    form: ActivationForm,
+    source: &Source<'_>,
+    row: usize,
+    inputs: usize,
+    range: Range<usize>,
+    target: &Target<'_>,
+) {
+    isa.vectorize(Quantize { form, source, row, inputs, range, target });
+}
+
+struct Quantize<'a> {
+    form: ActivationForm,
+    source: &'a Source<'a>,
+    row: usize,
+    inputs: usize,
+    range: Range<usize>,
+    target: &'a Target<'a>,
+}
+
+impl Vectorize for Quantize<'_> {
+    type Output = ();
+
+    #[inline(always)]
+    fn run(self) {
+        let Self { form, source, row, inputs, range, target } = self;
+        let factor = source.row_factor(row, inputs);
+        for block in range.start / form.block()..range.end / form.block() {
+            let start = block * form.block();
+            match form {
+                ActivationForm::Float => {
+                    let [value] = source.load::<1>(row, inputs, start, factor);
+                    let at = target.index(row, block, 1);
+                    // SAFETY: entries of this row and block only.
+                    unsafe { target.floats.set(at, value) };
+                }
+                ActivationForm::Block32 => {
+                    let values = source.load::<32>(row, inputs, start, factor);
+                    block32(&values, row, block, target);
+                }
+                ActivationForm::Block256 => {
+                    let values = source.load::<256>(row, inputs, start, factor);
+                    block256(&values, row, block, target);
+                }
+            }
+        }
+    }
+}
+
+/// Blocks whose largest magnitude is below this are zero: its inverse would not be finite.
+const SMALLEST: f32 = 1e-30;
+
+/// The scale of a block and its inverse: the largest magnitude becomes 127.
+#[inline(always)]
+fn scale<const N: usize>(values: &[f32; N]) -> (f32, f32) {
+    // As integers, magnitudes order like floats, and every NaN is above infinity.
+    let mut lanes = [0_u32; 16];
+    for values in values.chunks_exact(16) {
+        for (lane, value) in lanes.iter_mut().zip(values) {
+            *lane = (*lane).max(value.to_bits() & 0x7fff_ffff);
+        }
+    }
+    let largest = f32::from_bits(lanes.iter().copied().fold(0, u32::max));
+    if !largest.is_finite() {
+        (f32::NAN, 0.0)
+    } else if largest < SMALLEST {
+        (0.0, 0.0)
+    } else {
+        (largest / 127.0, 127.0 / largest)
+    }
+}
+
+/// Rounds to the nearest integer, ties to even: at 1.5 * 2^23 an f32 has no fraction bits left.
+///
+/// In a block that is not finite the inverse scale is zero and a product may be NaN; the code is then some byte, which the NaN
+/// scale makes irrelevant.
+#[inline(always)]
+fn code(value: f32, inverse: f32) -> i8 {
+    const MAGIC: f32 = 12_582_912.0;
+    (value * inverse + MAGIC).to_bits() as i8
+}
+
+#[inline(always)]
+fn codes32(values: &[f32], inverse: f32) -> Codes {
+    let mut codes = Codes([0; 32]);
+    for (target, value) in codes.0.iter_mut().zip(values) {
+        *target = code(*value, inverse);
+    }
+    codes
+}
+
+#[inline(always)]
+fn sum(codes: &[i8]) -> i32 {
+    codes.iter().map(|&code| i32::from(code)).sum()
+}
+
+#[inline(always)]
+fn block32(values: &[f32; 32], row: usize, block: usize, target: &Target<'_>) {
+    let (scale, inverse) = scale(values);
+    let codes = codes32(values, inverse);
+    let sum = sum(&codes.0);
+    let at = target.index(row, block, 1);
+    // SAFETY: entries of this row and block only, written by one task.
+    unsafe {
+        target.codes.set(at, codes);
+        target.scales.set(at, scale);
+        target.scaled_sums.set(at, scale * sum as f32);
+        target.starts.set(at, -16 * sum);
+        target.sums.set(at, -128 * sum);
+    }
+}
+
+#[inline(always)]
+fn block256(values: &[f32; 256], row: usize, block: usize, target: &Target<'_>) {
+    let (scale, inverse) = scale(values);
+    let mut sums = [0_i32; 16];
+    for (sub, values) in values.chunks_exact(32).enumerate() {
+        let codes = codes32(values, inverse);
+        sums[2 * sub] = sum(&codes.0[..16]);
+        sums[2 * sub + 1] = sum(&codes.0[16..]);
+        let at = target.index(row, block * 8 + sub, 8);
+        // SAFETY: an entry of this row and block only, written by one task.
+        unsafe { target.codes.set(at, codes) };
+    }
+    let at = target.index(row, block, 1);
+    // SAFETY: as above.
+    unsafe { target.scales.set(at, scale) };
+    for (sub, sum) in sums.iter().enumerate() {
+        let at = target.index(row, block * 16 + sub, 16);
+        // SAFETY: as above.
+        unsafe { target.starts.set(at, -32 * sum) };
+    }
+    for (pair, sums) in sums.chunks_exact(4).enumerate() {
+        let at = target.index(row, block * 4 + pair, 4);
+        let (first, second) = (sums[0] + sums[1], sums[2] + sums[3]);
+        // SAFETY: as above.
+        unsafe { target.sums.set(at, first & 0xffff | second << 16) };
+    }
+}

@@ -1,0 +1,143 @@
+use half::f16;
+
+use super::*;
+use crate::kernels::reference::Random;
+
+/// Every function on every instruction set, as bits, for inputs whose length is not a multiple of sixteen.
+fn all_results(isa: Isa) -> Vec<u32> {
+    let mut random = Random(5);
+    let (x, y) = (random.floats(1003), random.floats(1003));
+    let mut results = Vec::new();
+    let mut out = vec![0.0; 1003];
+    rms_norm(isa, &x, &y, 1e-6, &mut out);
+    results.extend_from_slice(&out);
+    silu_mul(isa, &x, &y, &mut out);
+    results.extend_from_slice(&out);
+    add(isa, &mut out, &y);
+    scale(isa, &mut out, 0.3);
+    rope_interleaved(isa, &mut out[..100], &x[..50], &y[..50]);
+    rope_halves(isa, &mut out[100..200], &x[..50], &y[..50]);
+    let largest = max(isa, &out);
+    let total = exp_sum(isa, &mut out, largest);
+    results.extend([largest, total, sum(isa, &out)]);
+    results.extend_from_slice(&out);
+    results.into_iter().map(f32::to_bits).collect()
+}
+
+#[test]
+fn instruction_sets_agree_bit_for_bit() {
+    let expected = all_results(Isa::Portable);
+    for isa in Isa::available() {
+        assert!(all_results(isa) == expected, "{}", isa.name());
+    }
+}
+
+#[test]
+fn exp_is_within_two_ulp_and_defined_everywhere() {
+    let mut worst = 0.0_f64;
+    // A prime stride over all floats of the range, both signs.
+    for bits in (0..88.722_f32.to_bits()).step_by(1009) {
+        for x in [f32::from_bits(bits), -f32::from_bits(bits)] {
+            let (expected, found) = (f64::from(x).exp(), f64::from(exp(x)));
+            if x < -87.336_54 {
+                assert_eq!(found, 0.0, "{x}");
+                continue;
+            }
+            let rounded = expected as f32;
+            let ulp = f64::from(f32::from_bits(rounded.to_bits() + 1) - rounded);
+            worst = worst.max((found - expected).abs() / ulp);
+        }
+    }
+    assert!(worst <= 2.0, "{worst} ULP");
+    assert_eq!(exp(0.0), 1.0);
+    assert_eq!(exp(f32::NEG_INFINITY), 0.0);
+    assert_eq!(exp(f32::INFINITY), f32::INFINITY);
+    assert_eq!(exp(1e30), f32::INFINITY);
+    assert_eq!(exp(-1e30), 0.0);
+    assert!(exp(f32::NAN).is_nan());
+    assert!(exp(88.722_8).is_finite());
+}
+
+#[test]
+fn half_precision_conversions_are_exact_on_all_values() {
+    for bits in 0..=u16::MAX {
+        let (expected, found) = (f16::from_bits(bits).to_f32(), f16_to_f32(bits));
+        assert!(found == expected || found.is_nan() && expected.is_nan(), "{bits:#x}");
+    }
+    // Every half, its neighbours in f32, and the midpoints between halves.
+    for bits in (0..=u32::MAX).step_by(4093).chain((0..0x8000).map(|half| half << 13)) {
+        for bits in [bits.wrapping_sub(1), bits, bits.wrapping_add(1), bits | 0x1000] {
+            let value = f32::from_bits(bits);
+            let (expected, found) = (f16::from_f32(value), f16::from_bits(f32_to_f16(value)));
+            let same = expected.to_bits() == found.to_bits();
+            assert!(same || expected.is_nan() && found.is_nan(), "{bits:#x} {value:e}");
+        }
+    }
+    for isa in Isa::available() {
+        let mut random = Random(9);
+        let values = random.floats(77);
+        let (mut halves, mut back) = (vec![0; 77], vec![0.0; 77]);
+        to_f16(isa, &values, &mut halves);
+        from_f16(isa, &halves, &mut back);
+        let expected: Vec<f32> = values.iter().map(|&value| f16::from_f32(value).to_f32()).collect();
+        assert_eq!(back, expected);
+    }
+}
+
+#[test]
+fn argmax_takes_the_lowest_of_ties_and_reports_nan() {
+    for isa in Isa::available() {
+        for length in [1, 15, 16, 17, 100] {
+            for at in 0..length {
+                let mut values = vec![-1.0; length];
+                values[at] = 3.0;
+                values[length - 1] = 3.0;
+                assert_eq!(argmax(isa, &values), Some(at));
+                values[at] = f32::NAN;
+                assert_eq!(argmax(isa, &values), None, "NaN at {at} of {length}");
+            }
+        }
+        assert_eq!(argmax(isa, &[]), None);
+        assert_eq!(argmax(isa, &[f32::NEG_INFINITY; 3]), Some(0));
+        assert_eq!(argmax(isa, &[-0.0, 0.0]), Some(0));
+        assert_eq!(max(isa, &[]), f32::NEG_INFINITY);
+    }
+}
+
+#[test]
+fn norm_rotation_and_activation_follow_their_formulas() {
+    let mut random = Random(2);
+    let (x, weight) = (random.floats(576), random.floats(576));
+    let mean = x.iter().map(|&x| f64::from(x) * f64::from(x)).sum::<f64>() / 576.0;
+    let close = |found: f32, expected: f64| (f64::from(found) - expected).abs() < 1e-6;
+    for isa in Isa::available() {
+        let mut out = vec![0.0; 576];
+        rms_norm(isa, &x, &weight, 1e-5, &mut out);
+        for (index, &found) in out.iter().enumerate() {
+            let expected = f64::from(x[index]) / (mean + 1e-5).sqrt() * f64::from(weight[index]);
+            assert!(close(found, expected), "rms_norm [{index}]: {found}, not {expected}");
+        }
+        silu_mul(isa, &x, &weight, &mut out);
+        for (index, &found) in out.iter().enumerate() {
+            let gate = f64::from(x[index]);
+            let expected = gate / (1.0 + (-gate).exp()) * f64::from(weight[index]);
+            assert!(close(found, expected), "silu_mul [{index}]: {found}, not {expected}");
+        }
+        let angles = [0.1_f64, 2.0, -1.0];
+        let (cos, sin) = (angles.map(|a| a.cos() as f32), angles.map(|a| a.sin() as f32));
+        let (mut pairs, mut halves) = ([0.0; 6], [0.0; 6]);
+        pairs.copy_from_slice(&x[..6]);
+        for index in 0..3 {
+            (halves[index], halves[3 + index]) = (pairs[2 * index], pairs[2 * index + 1]);
+        }
+        rope_interleaved(isa, &mut pairs, &cos, &sin);
+        rope_halves(isa, &mut halves, &cos, &sin);
+        for index in 0..3 {
+            let (a, b) = (f64::from(x[2 * index]), f64::from(x[2 * index + 1]));
+            let (s, c) = angles[index].sin_cos();
+            for (first, second) in [(pairs[2 * index], pairs[2 * index + 1]), (halves[index], halves[3 + index])] {
+                assert!(close(first, a * c - b * s) && close(second, a * s + b * c));
+            }
+        }
+    }
+}

@@ -1,0 +1,208 @@
+//! Weight matrices repacked for kernels that multiply sixteen outputs at a time.
+//!
+//! GGUF stores one output row after the other. Here sixteen rows form a *panel*, and within a panel
+//! every 64-byte vector of codes holds, for four consecutive inputs, one 32-bit lane per output: the unsigned operand of `vpdpbusd`, whose
+//! signed operand is the four activations broadcast. Scales lie beside the codes they belong to, so one pass over
+//! a matrix reads memory strictly forward. Codes keep the bits they have in the file.
+
+mod layout;
+mod memory;
+mod repack;
+#[cfg(test)]
+mod tests;
+mod unpack;
+
+pub(crate) use layout::{LANES, PAIR, q4_k, q6_k, split_block};
+pub use memory::WeightMemory;
+
+pub(crate) use memory::Region;
+
+use crate::{ActivationForm, CpuError, Pool, SharedSlice};
+
+/// Storage types that can be packed. Names and block formats are GGUF's.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+#[expect(non_camel_case_types, reason = "the field writes Q4_K")]
+pub enum WeightType {
+    /// 32-bit floats.
+    F32,
+    /// 16-bit floats.
+    F16,
+    /// 4-bit codes with scale and minimum per 32.
+    Q4_1,
+    /// 5-bit codes with scale per 32, offset 16.
+    Q5_0,
+    /// 8-bit codes with scale per 32.
+    Q8_0,
+    /// 4-bit codes in super-blocks of 256, 6-bit scale and minimum per 32.
+    Q4_K,
+    /// 6-bit codes in super-blocks of 256, 8-bit scale per 16, offset 32.
+    Q6_K,
+}
+
+impl WeightType {
+    /// Every type, in the order of their declaration.
+    pub const ALL: [Self; 7] = [Self::F32, Self::F16, Self::Q4_1, Self::Q5_0, Self::Q8_0, Self::Q4_K, Self::Q6_K];
+
+    /// Inputs per block in the file.
+    #[must_use]
+    pub fn block(self) -> usize {
+        match self {
+            Self::F32 | Self::F16 => 1,
+            Self::Q4_1 | Self::Q5_0 | Self::Q8_0 => 32,
+            Self::Q4_K | Self::Q6_K => 256,
+        }
+    }
+
+    /// Bytes per block in the file.
+    #[must_use]
+    pub fn block_bytes(self) -> usize {
+        match self {
+            Self::F32 => 4,
+            Self::F16 => 2,
+            Self::Q4_1 => 20,
+            Self::Q5_0 => 22,
+            Self::Q8_0 => 34,
+            Self::Q4_K => 144,
+            Self::Q6_K => 210,
+        }
+    }
+
+    /// The form of activations that kernels for this type read.
+    #[must_use]
+    pub fn activation_form(self) -> ActivationForm {
+        match self {
+            Self::F32 | Self::F16 => ActivationForm::Float,
+            Self::Q4_1 | Self::Q5_0 | Self::Q8_0 => ActivationForm::Block32,
+            Self::Q4_K | Self::Q6_K => ActivationForm::Block256,
+        }
+    }
+}
+
+/// A weight matrix of `outputs` x `inputs`, packed.
+#[derive(Debug)]
+pub struct PackedMatrix {
+    ty: WeightType,
+    outputs: usize,
+    inputs: usize,
+    panel_bytes: usize,
+    region: Region,
+}
+
+impl PackedMatrix {
+    /// Packs the GGUF tensor `bytes`, row-major `outputs` x `inputs`, into memory of its own.
+    ///
+    /// # Errors
+    /// As [`PackedMatrix::pack_in`].
+    pub fn pack(ty: WeightType, outputs: usize, inputs: usize, bytes: &[u8], pool: &Pool) -> Result<Self, CpuError> {
+        Self::pack_in(&WeightMemory::exact(), ty, outputs, inputs, bytes, pool)
+    }
+
+    /// Packs the GGUF tensor `bytes`, row-major `outputs` x `inputs`, into a part of `memory`.
+    ///
+    /// # Errors
+    /// [`CpuError::WeightShape`] when `inputs` is zero or not a multiple of the block, [`CpuError::WeightBytes`] when `bytes`
+    /// has not the matrix's length, [`CpuError::Memory`] when the system refuses memory.
+    pub fn pack_in(
+        memory: &WeightMemory,
+        ty: WeightType,
+        outputs: usize,
+        inputs: usize,
+        bytes: &[u8],
+        pool: &Pool,
+    ) -> Result<Self, CpuError> {
+        let block = ty.block();
+        if inputs == 0 || inputs % block != 0 {
+            return Err(CpuError::WeightShape { ty, outputs, inputs, block });
+        }
+        let row_bytes = (inputs / block).saturating_mul(ty.block_bytes());
+        let expected = row_bytes.saturating_mul(outputs);
+        if bytes.len() != expected {
+            let found = bytes.len();
+            return Err(CpuError::WeightBytes { ty, outputs, inputs, expected, found });
+        }
+
+        // No overflow: the packed size is within a small factor of `bytes`, which exist.
+        let panel_bytes = layout::panel_bytes(ty, inputs);
+        let panels = outputs.div_ceil(LANES);
+        let mut region = memory.reserve(panels * panel_bytes)?;
+        let packed = SharedSlice::new(region.as_mut_slice());
+        pool.run(panels, |panel| {
+            let first = panel * LANES * row_bytes;
+            let last = bytes.len().min(first + LANES * row_bytes);
+            // SAFETY: panels are disjoint and each is packed by one task.
+            let target = unsafe { packed.slice(panel * panel_bytes..(panel + 1) * panel_bytes) };
+            repack::panel(ty, inputs, &bytes[first..last], target);
+        });
+        Ok(Self { ty, outputs, inputs, panel_bytes, region })
+    }
+
+    /// Storage type.
+    #[must_use]
+    pub fn weight_type(&self) -> WeightType {
+        self.ty
+    }
+
+    /// Output rows.
+    #[must_use]
+    pub fn outputs(&self) -> usize {
+        self.outputs
+    }
+
+    /// Input columns.
+    #[must_use]
+    pub fn inputs(&self) -> usize {
+        self.inputs
+    }
+
+    /// Bytes that the matrix takes in its file, which is what bandwidth figures count.
+    #[must_use]
+    pub fn file_bytes(&self) -> usize {
+        self.outputs * (self.inputs / self.ty.block()) * self.ty.block_bytes()
+    }
+
+    /// Bytes that the packed matrix takes in memory.
+    #[must_use]
+    pub fn packed_bytes(&self) -> usize {
+        self.panels() * self.panel_bytes
+    }
+
+    /// The form of activations that this matrix multiplies.
+    #[must_use]
+    pub fn activation_form(&self) -> ActivationForm {
+        self.ty.activation_form()
+    }
+
+    /// Writes output row `row` (an embedding, when the matrix is one) as f32.
+    ///
+    /// # Errors
+    /// [`CpuError::Shape`] when `row` is not below `outputs` or `values` does not have `inputs` items.
+    pub fn dequantize_row(&self, row: usize, values: &mut [f32]) -> Result<(), CpuError> {
+        let operation = "dequantize_row";
+        if row >= self.outputs {
+            let (what, expected) = ("rows of the matrix, above the row asked for,", row + 1);
+            return Err(CpuError::Shape { operation, what, expected, found: self.outputs });
+        }
+        if values.len() != self.inputs {
+            let (what, expected) = ("values", self.inputs);
+            return Err(CpuError::Shape { operation, what, expected, found: values.len() });
+        }
+        unpack::row(self.ty, self.panel(row / LANES), row % LANES, values);
+        Ok(())
+    }
+
+    /// Panels of sixteen outputs, the last padded with zero weights.
+    pub(crate) fn panels(&self) -> usize {
+        self.outputs.div_ceil(LANES)
+    }
+
+    /// Bytes per panel, a multiple of 64.
+    pub(crate) fn panel_bytes(&self) -> usize {
+        self.panel_bytes
+    }
+
+    /// The bytes of one panel, aligned to 64.
+    pub(crate) fn panel(&self, panel: usize) -> &[u8] {
+        &self.region.as_slice()[panel * self.panel_bytes..(panel + 1) * self.panel_bytes]
+    }
+}
