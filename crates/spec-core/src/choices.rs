@@ -56,9 +56,7 @@ impl KeyedChoices {
     pub fn new(seed: u64, committed_len: usize) -> Self {
         // Apart from the shared noise, which mixes the same seed.
         const DOMAIN: u64 = 0x6A09_E667_F3BC_C908;
-        Self {
-            round: absorb(mix64(seed ^ DOMAIN), committed_len as u64),
-        }
+        Self { round: absorb(mix64(seed ^ DOMAIN), committed_len as u64) }
     }
 
     /// The 64 random bits of a key.
@@ -76,11 +74,7 @@ impl KeyedChoices {
 
 /// One word more into the key; for a given state a bijection of the word.
 fn absorb(state: u64, word: u64) -> u64 {
-    mix64(
-        state
-            .rotate_left(23)
-            .wrapping_add(mix64(word.wrapping_add(GOLDEN))),
-    )
+    mix64(state.rotate_left(23).wrapping_add(mix64(word.wrapping_add(GOLDEN))))
 }
 
 impl Choices for KeyedChoices {
@@ -96,11 +90,7 @@ impl Choices for KeyedChoices {
         }
         let mut left = self.uniform(key) * total;
         let mut last = None;
-        for (index, weight) in weights
-            .iter()
-            .enumerate()
-            .filter(|(_, weight)| positive(weight))
-        {
+        for (index, weight) in weights.iter().enumerate().filter(|(_, weight)| positive(weight)) {
             if left < *weight {
                 return Some(index);
             }

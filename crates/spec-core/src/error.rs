@@ -57,9 +57,7 @@ pub enum SamplingError {
         vocab: usize,
     },
     /// A bias is not a number, or plus infinity. Minus infinity is allowed and bans the token.
-    #[error(
-        "sampling: logit_bias of token {token} is {value}; it must be a finite number, or -inf to ban the token"
-    )]
+    #[error("sampling: logit_bias of token {token} is {value}; it must be a finite number, or -inf to ban the token")]
     BiasValue {
         /// The token named.
         token: Token,
@@ -73,9 +71,7 @@ pub enum SamplingError {
         vocab: usize,
     },
     /// The row has fewer logits than the vocabulary has tokens.
-    #[error(
-        "sampling: a row of {found} logits for a vocabulary of {vocab} tokens; pass the whole row"
-    )]
+    #[error("sampling: a row of {found} logits for a vocabulary of {vocab} tokens; pass the whole row")]
     RowTooShort {
         /// Logits in the row.
         found: usize,
@@ -93,9 +89,7 @@ pub enum SamplingError {
         value: f32,
     },
     /// Every token of the row is masked.
-    #[error(
-        "sampling: all {vocab} tokens are masked; the constraint, the bias or the model leaves nothing to sample"
-    )]
+    #[error("sampling: all {vocab} tokens are masked; the constraint, the bias or the model leaves nothing to sample")]
     NothingAllowed {
         /// Tokens in the vocabulary.
         vocab: usize,

@@ -70,9 +70,7 @@ impl History {
 
     /// The token that the push to `len` moved out of the window.
     fn leaving(&self, len: usize) -> Option<Token> {
-        let index = len
-            .checked_sub(self.window + 1)
-            .filter(|_| self.window > 0)?;
+        let index = len.checked_sub(self.window + 1).filter(|_| self.window > 0)?;
         self.tokens.get(index).copied()
     }
 

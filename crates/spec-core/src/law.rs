@@ -3,7 +3,7 @@
 use alloc::vec::Vec;
 use core::cell::OnceCell;
 
-use crate::math::exp_negative;
+use crate::math::{exp_negative, exp_sum_exact};
 use crate::scan::Race;
 use crate::select::Peak;
 use crate::{SamplingError, SharedNoise, Token};
@@ -32,14 +32,7 @@ impl<'a> Law<'a> {
         inverse_temperature: Option<f64>,
         vocab: usize,
     ) -> Self {
-        Self {
-            logits,
-            ids,
-            peak,
-            inverse_temperature,
-            vocab,
-            total: OnceCell::new(),
-        }
+        Self { logits, ids, peak, inverse_temperature, vocab, total: OnceCell::new() }
     }
 
     /// The most probable token; the lowest id among equals.
@@ -98,12 +91,7 @@ impl<'a> Law<'a> {
     }
 
     fn total(&self, scale: f64) -> f64 {
-        *self.total.get_or_init(|| {
-            self.logits
-                .iter()
-                .map(|&logit| self.weight(logit, scale))
-                .sum()
-        })
+        *self.total.get_or_init(|| exp_sum_exact(self.logits, self.peak.logit, scale))
     }
 }
 
@@ -116,60 +104,40 @@ pub(crate) fn peak(row: &[f32]) -> Result<Peak, SamplingError> {
     const BLOCK: usize = LANES * 16;
     let mut best = f32::NEG_INFINITY;
     let mut best_block = 0;
-    let mut improper = false;
+    let mut proper = true;
     for (block, logits) in row.chunks(BLOCK).enumerate() {
         let mut maxima = [f32::NEG_INFINITY; LANES];
-        let mut flags = [false; LANES];
+        let mut below_infinity = [u32::MAX; LANES];
         let (rows, rest) = logits.as_chunks::<LANES>();
         for row in rows {
             for lane in 0..LANES {
-                maxima[lane] = if row[lane] > maxima[lane] {
-                    row[lane]
-                } else {
-                    maxima[lane]
-                };
-                flags[lane] |= is_improper(row[lane]);
+                maxima[lane] = if row[lane] > maxima[lane] { row[lane] } else { maxima[lane] };
+                below_infinity[lane] &= mask(row[lane] < f32::INFINITY);
             }
         }
         for (lane, &logit) in rest.iter().enumerate() {
-            maxima[lane] = if logit > maxima[lane] {
-                logit
-            } else {
-                maxima[lane]
-            };
-            flags[lane] |= is_improper(logit);
+            maxima[lane] = if logit > maxima[lane] { logit } else { maxima[lane] };
+            below_infinity[lane] &= mask(logit < f32::INFINITY);
         }
-        improper |= flags.iter().any(|&flag| flag);
-        let greatest = maxima.iter().fold(
-            f32::NEG_INFINITY,
-            |max, &value| if value > max { value } else { max },
-        );
+        proper &= below_infinity.iter().all(|&mask| mask != 0);
+        let greatest = maxima.iter().fold(f32::NEG_INFINITY, |max, &value| if value > max { value } else { max });
         if greatest > best {
             best = greatest;
             best_block = block;
         }
     }
-    if improper && let Some(index) = row.iter().position(|&logit| is_improper(logit)) {
-        return Err(SamplingError::LogitValue {
-            token: index as Token,
-            value: row[index],
-        });
+    if !proper && let Some(index) = row.iter().position(|&logit| logit.is_nan() || logit == f32::INFINITY) {
+        return Err(SamplingError::LogitValue { token: index as Token, value: row[index] });
     }
     let start = best_block * BLOCK;
     match row.iter().skip(start).position(|&logit| logit == best) {
-        Some(offset) if best > f32::NEG_INFINITY => Ok(Peak {
-            token: (start + offset) as Token,
-            logit: best,
-        }),
+        Some(offset) if best > f32::NEG_INFINITY => Ok(Peak { token: (start + offset) as Token, logit: best }),
         _ => Err(SamplingError::NothingAllowed { vocab: row.len() }),
     }
 }
 
-/// NaN or plus infinity.
+/// All ones for true: the form in which vector units compare. NaN is below nothing, so one comparison finds all that is improper.
 #[inline(always)]
-fn is_improper(logit: f32) -> bool {
-    !matches!(
-        logit.partial_cmp(&f32::INFINITY),
-        Some(core::cmp::Ordering::Less)
-    )
+fn mask(condition: bool) -> u32 {
+    if condition { u32::MAX } else { 0 }
 }

@@ -47,5 +47,9 @@ pub use rule::{AcceptanceRule, Coupled, Greedy, Outcome, Proposal, Rejection, Re
 pub use scan::{Filter, NoiseScan, Race, ScalarScan, SharedNoise};
 pub use tree::{DraftTree, Node, NodeId, Origin, SmallPath};
 
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;
+
 /// A token id, an index into a row of logits.
 pub type Token = u32;

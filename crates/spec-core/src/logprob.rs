@@ -28,43 +28,24 @@ pub fn top_log_probabilities(
     token: Token,
     n: usize,
 ) -> Result<TokenLogProb, SamplingError> {
-    let row = logits.get(..vocab).ok_or(SamplingError::RowTooShort {
-        found: logits.len(),
-        vocab,
-    })?;
-    let own = *row
-        .get(token as usize)
-        .ok_or(SamplingError::UnknownToken { token, vocab })?;
+    let row = logits.get(..vocab).ok_or(SamplingError::RowTooShort { found: logits.len(), vocab })?;
+    let own = *row.get(token as usize).ok_or(SamplingError::UnknownToken { token, vocab })?;
     let shift = log_sum(row)?;
     let mut top = Vec::new();
     if n > 0 {
         let mut keys = Vec::new();
         top_k(row, n.min(vocab), &mut keys);
-        top.extend(
-            keys.iter()
-                .map(|&key| (key_token(key), f64::from(key_logit(key)) - shift)),
-        );
+        top.extend(keys.iter().map(|&key| (key_token(key), f64::from(key_logit(key)) - shift)));
     }
-    Ok(TokenLogProb {
-        id: token,
-        logprob: f64::from(own) - shift,
-        top,
-    })
+    Ok(TokenLogProb { id: token, logprob: f64::from(own) - shift, top })
 }
 
 /// Writes the log-probability of each of the first `vocab` tokens, within 3e-5; `-inf` for masked ones.
 ///
 /// # Errors
 /// When the row is shorter than the vocabulary or has no law.
-pub fn log_probabilities(
-    logits: &[f32],
-    vocab: usize,
-    out: &mut Vec<f64>,
-) -> Result<(), SamplingError> {
-    let row = logits.get(..vocab).ok_or(SamplingError::RowTooShort {
-        found: logits.len(),
-        vocab,
-    })?;
+pub fn log_probabilities(logits: &[f32], vocab: usize, out: &mut Vec<f64>) -> Result<(), SamplingError> {
+    let row = logits.get(..vocab).ok_or(SamplingError::RowTooShort { found: logits.len(), vocab })?;
     let shift = log_sum(row)?;
     out.clear();
     out.extend(row.iter().map(|&logit| f64::from(logit) - shift));

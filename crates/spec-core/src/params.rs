@@ -56,44 +56,15 @@ impl SamplingParams {
                 self.temperature >= 0.0,
                 "finite and at least 0 (0 takes the most probable token)",
             ),
-            (
-                "top_p",
-                self.top_p,
-                self.top_p > 0.0 && self.top_p <= 1.0,
-                "above 0 and at most 1 (1 is off)",
-            ),
-            (
-                "min_p",
-                self.min_p,
-                (0.0..=1.0).contains(&self.min_p),
-                "between 0 and 1 (0 is off)",
-            ),
-            (
-                "repeat_penalty",
-                self.repeat_penalty,
-                self.repeat_penalty > 0.0,
-                "finite and above 0 (1 is off)",
-            ),
-            (
-                "presence_penalty",
-                self.presence_penalty,
-                true,
-                "finite (0 is off)",
-            ),
-            (
-                "frequency_penalty",
-                self.frequency_penalty,
-                true,
-                "finite (0 is off)",
-            ),
+            ("top_p", self.top_p, self.top_p > 0.0 && self.top_p <= 1.0, "above 0 and at most 1 (1 is off)"),
+            ("min_p", self.min_p, (0.0..=1.0).contains(&self.min_p), "between 0 and 1 (0 is off)"),
+            ("repeat_penalty", self.repeat_penalty, self.repeat_penalty > 0.0, "finite and above 0 (1 is off)"),
+            ("presence_penalty", self.presence_penalty, true, "finite (0 is off)"),
+            ("frequency_penalty", self.frequency_penalty, true, "finite (0 is off)"),
         ];
         for (field, value, within, range) in fields {
             if !(within && value.is_finite()) {
-                return Err(SamplingError::OutOfRange {
-                    field,
-                    value,
-                    range,
-                });
+                return Err(SamplingError::OutOfRange { field, value, range });
             }
         }
         for &(token, value) in &self.logit_bias {

@@ -41,9 +41,7 @@ pub struct FlatRows<'a> {
 impl LogitRows for FlatRows<'_> {
     fn row(&self, index: usize) -> &[f32] {
         let start = index.saturating_mul(self.width);
-        self.logits
-            .get(start..start.saturating_add(self.width))
-            .unwrap_or(&[])
+        self.logits.get(start..start.saturating_add(self.width)).unwrap_or(&[])
     }
 }
 
@@ -80,27 +78,13 @@ impl<'a> PathLaws<'a> {
     ) -> Self {
         let base_len = pipeline.len();
         let scratch = core::mem::take(&mut pipeline.spare);
-        Self {
-            tree,
-            rows,
-            pipeline,
-            masks,
-            base_position,
-            base_len,
-            path: SmallPath::new(),
-            scratch,
-        }
+        Self { tree, rows, pipeline, masks, base_position, base_len, path: SmallPath::new(), scratch }
     }
 
     /// Brings the history to `node`, from wherever it stands.
     fn walk_to(&mut self, node: Option<NodeId>) {
         let path = node.map_or_else(SmallPath::new, |node| self.tree.path(node));
-        let shared = self
-            .path
-            .iter()
-            .zip(&path)
-            .take_while(|(a, b)| a == b)
-            .count();
+        let shared = self.path.iter().zip(&path).take_while(|(a, b)| a == b).count();
         self.pipeline.truncate(self.base_len + shared);
         for &node in &path[shared..] {
             self.pipeline.push(self.tree.node(node).token);

@@ -72,12 +72,7 @@ impl Pipeline {
         }
         params.validate(vocab)?;
         let history = History::new(&params);
-        Ok(Self {
-            params,
-            vocab,
-            history,
-            spare: Scratch::default(),
-        })
+        Ok(Self { params, vocab, history, spare: Scratch::default() })
     }
 
     /// The parameters.
@@ -129,10 +124,7 @@ impl Pipeline {
         scratch: &'a mut Scratch,
     ) -> Result<Law<'a>, SamplingError> {
         let vocab = self.vocab;
-        let mut row = logits.get(..vocab).ok_or(SamplingError::RowTooShort {
-            found: logits.len(),
-            vocab,
-        })?;
+        let mut row = logits.get(..vocab).ok_or(SamplingError::RowTooShort { found: logits.len(), vocab })?;
         if !self.history.is_blank() || !self.params.logit_bias.is_empty() || mask.is_some() {
             scratch.row.clear();
             scratch.row.extend_from_slice(row);
@@ -146,33 +138,19 @@ impl Pipeline {
         };
         select(&self.params, scale, row, peak, &mut scratch.keys);
         scratch.ids.clear();
-        scratch
-            .ids
-            .extend(scratch.keys.iter().map(|&key| key_token(key)));
+        scratch.ids.extend(scratch.keys.iter().map(|&key| key_token(key)));
         scratch.logits.clear();
-        scratch
-            .logits
-            .extend(scratch.keys.iter().map(|&key| key_logit(key)));
-        Ok(Law::new(
-            &scratch.logits,
-            Some(&scratch.ids),
-            peak,
-            inverse_temperature,
-            vocab,
-        ))
+        scratch.logits.extend(scratch.keys.iter().map(|&key| key_logit(key)));
+        Ok(Law::new(&scratch.logits, Some(&scratch.ids), peak, inverse_temperature, vocab))
     }
 
     fn edit(&self, row: &mut [f32], mask: Option<&dyn TokenMask>) {
         let params = &self.params;
         for (token, count) in self.history.counts() {
             if let Some(logit) = row.get_mut(token as usize) {
-                let repeated = if *logit > 0.0 {
-                    *logit / params.repeat_penalty
-                } else {
-                    *logit * params.repeat_penalty
-                };
-                *logit =
-                    repeated - params.presence_penalty - count as f32 * params.frequency_penalty;
+                let repeated =
+                    if *logit > 0.0 { *logit / params.repeat_penalty } else { *logit * params.repeat_penalty };
+                *logit = repeated - params.presence_penalty - count as f32 * params.frequency_penalty;
             }
         }
         for &(token, bias) in &params.logit_bias {

@@ -3,8 +3,7 @@
 use alloc::sync::Arc;
 
 use crate::{
-    Choices, DraftTree, Law, Noise, NoiseScan, Origin, SharedNoise, SmallPath, TargetLaws, Token,
-    VerifyError,
+    Choices, DraftTree, Law, Noise, NoiseScan, Origin, SharedNoise, SmallPath, TargetLaws, Token, VerifyError,
 };
 
 /// How a draft token is drawn from the drafter's processed law: the drafter's half of a rule.
@@ -140,9 +139,7 @@ impl Coupled {
 
 impl core::fmt::Debug for Coupled {
     fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
-        f.debug_struct("Coupled")
-            .field("noise", &self.noise)
-            .finish_non_exhaustive()
+        f.debug_struct("Coupled").field("noise", &self.noise).finish_non_exhaustive()
     }
 }
 
@@ -156,10 +153,7 @@ impl AcceptanceRule for Coupled {
     }
 
     fn proposal(&self) -> Proposal<'_> {
-        Proposal::Shared(SharedNoise {
-            noise: self.noise,
-            scan: &*self.scan,
-        })
+        Proposal::Shared(SharedNoise { noise: self.noise, scan: &*self.scan })
     }
 
     fn verify(
@@ -174,11 +168,7 @@ impl AcceptanceRule for Coupled {
 
 /// Decodes as without a draft, and descends the tree for as long as it contains what was decoded. Where nodes came from does
 /// not matter: every emitted token is the target's own.
-fn follow(
-    tree: &DraftTree,
-    target: &mut dyn TargetLaws,
-    pick: Proposal<'_>,
-) -> Result<Outcome, VerifyError> {
+fn follow(tree: &DraftTree, target: &mut dyn TargetLaws, pick: Proposal<'_>) -> Result<Outcome, VerifyError> {
     let mut accepted = SmallPath::new();
     loop {
         let node = accepted.last().copied();
@@ -195,10 +185,6 @@ fn follow(
             q: None,
             reason: RejectionReason::TargetDiffers,
         });
-        return Ok(Outcome {
-            accepted,
-            next,
-            rejection,
-        });
+        return Ok(Outcome { accepted, next, rejection });
     }
 }

@@ -9,7 +9,7 @@ use crate::{Noise, Token};
 
 /// Thresholds of [`Filter`] by `floor(d) + 4`: `2^32 exp(-e^-floor(d)) - 1/2`, rounded down and lessened by one.
 ///
-/// A Gumbel variable is never below -3.1301, so entry 0 lets all pass; never above 22.8739, so that from entry 27 on none
+/// A Gumbel variable is never below -3.1300, so entry 0 lets all pass; never above 22.8739, so that from entry 27 on none
 /// can win, which the greatest code stands for.
 const THRESHOLDS: [u32; 32] = [
     0,
@@ -73,11 +73,7 @@ impl Filter {
         let tame = score.abs() < 1e30 && inverse_temperature < 1e30;
         Self {
             inverse_temperature: inverse_temperature as f32,
-            level: if tame {
-                level as f32
-            } else {
-                f32::NEG_INFINITY
-            },
+            level: if tame { level as f32 } else { f32::NEG_INFINITY },
             thresholds: &THRESHOLDS,
         }
     }
@@ -92,8 +88,8 @@ impl Filter {
     #[inline(always)]
     pub fn threshold(&self, logit: f32) -> u32 {
         let distance = self.level - logit * self.inverse_temperature;
-        // `max` before `min` sends NaN to 0, where all pass.
-        self.thresholds[distance.max(0.0).min(31.0) as usize & 31]
+        // The conversion sends NaN to 0, where all pass.
+        self.thresholds[distance.clamp(0.0, 31.0) as usize & 31]
     }
 
     /// Whether no token of this logit or less can win, whatever its code.
@@ -120,13 +116,7 @@ impl Race {
     /// Starts with a first, unmasked token, best one of a great logit: the higher the score to beat, the fewer pass the filter.
     pub fn new(keys: NoiseKeys, inverse_temperature: f64, first: Token, logit: f32) -> Self {
         let score = f64::from(logit) * inverse_temperature + keys.gumbel(first);
-        Self {
-            keys,
-            inverse_temperature,
-            score,
-            winner: first,
-            filter: Filter::new(score, inverse_temperature),
-        }
+        Self { keys, inverse_temperature, score, winner: first, filter: Filter::new(score, inverse_temperature) }
     }
 
     /// The keys of this position's codes.
@@ -141,8 +131,7 @@ impl Race {
 
     /// Enters a token. Masked tokens (`-inf`) never win.
     pub fn offer(&mut self, token: Token, logit: f32) {
-        let score =
-            f64::from(logit) * self.inverse_temperature + gumbel_of_code(self.keys.code(token));
+        let score = f64::from(logit) * self.inverse_temperature + gumbel_of_code(self.keys.code(token));
         if score > self.score {
             self.score = score;
             self.winner = token;
@@ -174,22 +163,30 @@ pub struct ScalarScan;
 
 impl NoiseScan for ScalarScan {
     fn scan(&self, logits: &[f32], ids: Option<&[Token]>, race: &mut Race) {
-        const BLOCK: usize = 32;
+        const BLOCK: usize = 64;
+        let keys = race.keys();
+        let mut codes = [0u32; BLOCK];
         for (block, logits) in logits.chunks(BLOCK).enumerate() {
-            let greatest =
-                logits.iter().fold(
-                    f32::NEG_INFINITY,
-                    |max, &logit| if logit > max { logit } else { max },
-                );
+            let start = block * BLOCK;
+            let greatest = logits.iter().fold(f32::NEG_INFINITY, |max, &logit| if logit > max { logit } else { max });
             let filter = *race.filter();
             if filter.hopeless(greatest) {
                 continue;
             }
-            for (lane, &logit) in logits.iter().enumerate() {
-                let index = block * BLOCK + lane;
-                let token = ids.map_or(index as Token, |ids| ids[index]);
-                if !filter.hopeless(logit) && filter.passes(logit, race.keys().code(token)) {
-                    race.offer(token, logit);
+            // The block's greatest logit has its lowest threshold, which far below the leader almost no code reaches: one
+            // comparison per block instead of a look-up per token.
+            let least = filter.threshold(greatest);
+            match ids {
+                None => codes.iter_mut().zip(start as Token..).for_each(|(code, token)| *code = keys.code(token)),
+                Some(ids) => codes.iter_mut().zip(&ids[start..]).for_each(|(code, &token)| *code = keys.code(token)),
+            }
+            let codes = &codes[..logits.len()];
+            if !codes.iter().fold(false, |any, &code| any | (code >= least)) {
+                continue;
+            }
+            for (lane, (&logit, &code)) in logits.iter().zip(codes).enumerate() {
+                if code >= least && race.filter().passes(logit, code) {
+                    race.offer(ids.map_or((start + lane) as Token, |ids| ids[start + lane]), logit);
                 }
             }
         }
@@ -207,8 +204,6 @@ pub struct SharedNoise<'a> {
 
 impl core::fmt::Debug for SharedNoise<'_> {
     fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
-        f.debug_struct("SharedNoise")
-            .field("noise", &self.noise)
-            .finish_non_exhaustive()
+        f.debug_struct("SharedNoise").field("noise", &self.noise).finish_non_exhaustive()
     }
 }

@@ -5,7 +5,7 @@
 
 use alloc::vec::Vec;
 
-use crate::math::{EXP_SUM_ERROR, exp_negative, exp_sum, ln};
+use crate::math::{EXP_SUM_ERROR, exp_negative, exp_sum, exp_sum_exact, ln};
 use crate::{SamplingParams, Token};
 
 /// The greatest logit of a row and its lowest id.
@@ -18,11 +18,7 @@ pub(crate) struct Peak {
 pub(crate) fn key(token: usize, logit: f32) -> u64 {
     // Adding 0 turns -0 into +0, which compares equal to it.
     let bits = (logit + 0.0).to_bits();
-    let ordered = if bits >> 31 == 0 {
-        bits | 0x8000_0000
-    } else {
-        !bits
-    };
+    let ordered = if bits >> 31 == 0 { bits | 0x8000_0000 } else { !bits };
     (u64::from(ordered) << 32) | u64::from(!(token as u32))
 }
 
@@ -32,11 +28,7 @@ pub(crate) fn key_token(key: u64) -> Token {
 
 pub(crate) fn key_logit(key: u64) -> f32 {
     let ordered = (key >> 32) as u32;
-    f32::from_bits(if ordered >> 31 == 1 {
-        ordered & 0x7FFF_FFFF
-    } else {
-        !ordered
-    })
+    f32::from_bits(if ordered >> 31 == 1 { ordered & 0x7FFF_FFFF } else { !ordered })
 }
 
 fn descending(a: &u64, b: &u64) -> core::cmp::Ordering {
@@ -49,15 +41,8 @@ pub(crate) fn filters(params: &SamplingParams, vocab: usize) -> bool {
 }
 
 /// Leaves in `keys` the tokens that top-k, top-p and min-p keep, greatest first. The peak always stays.
-pub(crate) fn select(
-    params: &SamplingParams,
-    scale: f64,
-    row: &[f32],
-    peak: Peak,
-    keys: &mut Vec<u64>,
-) {
-    let weigh =
-        |key: u64| exp_negative((f64::from(key_logit(key)) - f64::from(peak.logit)) * scale);
+pub(crate) fn select(params: &SamplingParams, scale: f64, row: &[f32], peak: Peak, keys: &mut Vec<u64>) {
+    let weigh = |key: u64| exp_negative((f64::from(key_logit(key)) - f64::from(peak.logit)) * scale);
     let mut narrowed = false;
     if params.top_k > 0 && params.top_k < row.len() {
         top_k(row, params.top_k, keys);
@@ -72,10 +57,7 @@ pub(crate) fn select(
                 mass += weigh(key);
                 mass >= share * total
             };
-            let kept = keys
-                .iter()
-                .position(reaches)
-                .map_or(keys.len(), |last| last + 1);
+            let kept = keys.iter().position(reaches).map_or(keys.len(), |last| last + 1);
             keys.truncate(kept);
         } else {
             top_p(row, share, scale, peak, keys);
@@ -86,7 +68,7 @@ pub(crate) fn select(
         let least = f64::from(params.min_p);
         if !narrowed {
             let bound = f64::from(peak.logit) + ln(least.max(f64::MIN_POSITIVE)) / scale;
-            gather(row, below(bound), keys);
+            gather(row, below(bound), usize::MAX, keys);
             keys.sort_unstable_by(descending);
         }
         let kept = keys.partition_point(|&key| weigh(key) >= least);
@@ -101,10 +83,7 @@ pub(crate) fn top_k(row: &[f32], k: usize, keys: &mut Vec<u64>) {
     let mut floor = f32::NEG_INFINITY;
     for (block, logits) in row.chunks(BLOCK).enumerate() {
         // Ids ascend, so a later logit equal to the floor loses its tie: only greater ones enter.
-        if !logits
-            .iter()
-            .fold(false, |any, &logit| any | (logit > floor))
-        {
+        if !logits.iter().fold(false, |any, &logit| any | (logit > floor)) {
             continue;
         }
         for (lane, &logit) in logits.iter().enumerate() {
@@ -127,22 +106,24 @@ pub(crate) fn top_k(row: &[f32], k: usize, keys: &mut Vec<u64>) {
 
 const BLOCK: usize = 64;
 
-/// The logits at or above `floor`, in row order.
-fn gather(row: &[f32], floor: f32, keys: &mut Vec<u64>) {
+/// The unmasked logits at or above `floor`, in row order; false, and an arbitrary part of them, when more than `limit`.
+fn gather(row: &[f32], floor: f32, limit: usize, keys: &mut Vec<u64>) -> bool {
+    let floor = floor.max(f32::MIN);
     keys.clear();
     for (block, logits) in row.chunks(BLOCK).enumerate() {
-        if !logits
-            .iter()
-            .fold(false, |any, &logit| any | (logit >= floor))
-        {
+        if !logits.iter().fold(false, |any, &logit| any | (logit >= floor)) {
             continue;
         }
+        if keys.len() > limit {
+            return false;
+        }
         for (lane, &logit) in logits.iter().enumerate() {
-            if logit >= floor && logit > f32::NEG_INFINITY {
+            if logit >= floor {
                 keys.push(key(block * BLOCK + lane, logit));
             }
         }
     }
+    keys.len() <= limit
 }
 
 /// An f32 safely below `bound`.
@@ -152,62 +133,96 @@ fn below(bound: f64) -> f32 {
 
 /// The shortest prefix of the sorted row whose weight reaches `share` of the total.
 ///
-/// The total needs an exponential of every logit. In f32 it is cheap and known within [`EXP_SUM_ERROR`]; almost always both
-/// ends of that interval cut the row at the same token. When they do not, the total is formed in f64, so the cut is always
-/// that of the f64 sums.
+/// The total takes an exponential of every logit, which in f64 would cost more than all else. So it is first enclosed in an
+/// interval: by the head of the row and a bound for its tail, or by a sum in f32. Almost always both ends of the interval cut
+/// the row at the same token. When they do not, the total is formed in f64: the cut is always that of the f64 sums.
 fn top_p(row: &[f32], share: f64, scale: f64, peak: Peak, keys: &mut Vec<u64>) {
+    /// Distances below the peak, in units of the temperature, within which the cut is looked for.
+    const REACHES: [f64; 5] = [6.0, 12.0, 20.0, 30.0, f64::INFINITY];
+    /// The tail beyond this distance is negligible even when it is the whole vocabulary.
+    const HEAD: usize = 2;
+    const LONGEST_HEAD: usize = 4096;
+
     let max = f64::from(peak.logit);
     let weigh = |key: u64| exp_negative((f64::from(key_logit(key)) - max) * scale);
-    let exact = || {
-        row.iter()
-            .map(|&logit| exp_negative((f64::from(logit) - max) * scale))
-            .sum::<f64>()
-    };
-    // Where f32 could not hold the scaled distances, only the exact sum will do.
-    let (mut least, mut most) = if (1e-30..1e30).contains(&scale) {
-        let total = exp_sum(row, peak.logit, scale);
-        (total * (1.0 - EXP_SUM_ERROR), total * (1.0 + EXP_SUM_ERROR))
+    let floor = |reach: f64| below(max - reach / scale);
+    let headed = gather(row, floor(REACHES[HEAD]), LONGEST_HEAD, keys);
+    let mut total = if headed {
+        let head: f64 = keys.iter().map(|&key| weigh(key)).sum();
+        let tail = (row.len() - keys.len()) as f64 * exp_negative(-REACHES[HEAD]);
+        Total { least: head * (1.0 - SUM_ERROR), most: (head + tail) * (1.0 + SUM_ERROR) }
     } else {
-        let total = exact();
-        (total, total)
+        Total::in_f32(row, peak, scale)
     };
-    // Distances below the peak, in units of the temperature, within which the cut is looked for.
-    for reach in [10.0, 25.0, f64::INFINITY] {
-        gather(row, below(max - reach / scale), keys);
+
+    for (index, reach) in REACHES.into_iter().enumerate() {
+        if headed && index < HEAD {
+            continue;
+        }
+        if !(headed && index == HEAD) {
+            gather(row, floor(reach), usize::MAX, keys);
+        }
+        let within: f64 = keys.iter().map(|&key| weigh(key)).sum();
+        if within < share * total.least * (1.0 - SUM_ERROR) && reach < f64::INFINITY {
+            continue;
+        }
         let mut sorted = 0;
-        let mut block = 256;
+        let mut piece = 128;
         let mut mass = 0.0;
-        let mut shortest = None;
         while sorted < keys.len() {
             // Sorted piecewise: the cut usually comes early.
             let rest = &mut keys[sorted..];
-            let piece = if rest.len() > block {
-                rest.select_nth_unstable_by(block, descending);
-                block
+            if rest.len() > piece {
+                rest.select_nth_unstable_by(piece, descending);
             } else {
-                rest.len()
-            };
+                piece = rest.len();
+            }
             rest[..piece].sort_unstable_by(descending);
             for index in sorted..sorted + piece {
-                let before = mass;
                 mass += weigh(keys[index]);
-                if shortest.is_none() && mass >= share * least {
-                    if mass < share * most {
-                        let total = exact();
-                        (least, most) = (total, total);
-                    }
-                    if mass >= share * least {
-                        shortest = Some(index);
-                    }
+                while mass >= share * total.least && mass < share * total.most {
+                    total = total.refine(row, peak, scale);
                 }
-                debug_assert!(mass >= before);
-                if let Some(last) = shortest {
-                    keys.truncate(last + 1);
+                if mass >= share * total.most {
+                    keys.truncate(index + 1);
                     return;
                 }
             }
             sorted += piece;
-            block *= 2;
+            piece *= 8;
+        }
+    }
+}
+
+/// More than the rounding of a sum of 2^32 terms that mostly do not matter, in f64.
+const SUM_ERROR: f64 = 1e-9;
+
+/// An interval that holds the total weight of a row.
+struct Total {
+    least: f64,
+    most: f64,
+}
+
+impl Total {
+    /// In f32, unless that could not hold the scaled distances.
+    fn in_f32(row: &[f32], peak: Peak, scale: f64) -> Self {
+        if !(1e-30..1e30).contains(&scale) {
+            return Self::in_f64(row, peak, scale);
+        }
+        let total = exp_sum(row, peak.logit, scale);
+        Self { least: total * (1.0 - EXP_SUM_ERROR), most: total * (1.0 + EXP_SUM_ERROR) }
+    }
+
+    fn in_f64(row: &[f32], peak: Peak, scale: f64) -> Self {
+        let total = exp_sum_exact(row, peak.logit, scale);
+        Self { least: total, most: total }
+    }
+
+    fn refine(&self, row: &[f32], peak: Peak, scale: f64) -> Self {
+        if self.most > self.least * (1.0 + 3.0 * EXP_SUM_ERROR) {
+            Self::in_f32(row, peak, scale)
+        } else {
+            Self::in_f64(row, peak, scale)
         }
     }
 }

@@ -74,11 +74,7 @@ impl DraftTree {
         let mut tree = Self::new();
         for (index, &token) in (0u32..).zip(tokens) {
             let parent = index.checked_sub(1).map(NodeId);
-            tree.nodes.push(Node {
-                token,
-                parent,
-                origin,
-            });
+            tree.nodes.push(Node { token, parent, origin });
             tree.depths.push(index + 1);
         }
         tree
@@ -88,12 +84,7 @@ impl DraftTree {
     ///
     /// # Errors
     /// When the parent does not exist, when a sibling already carries the token, or when no node id is left.
-    pub fn push(
-        &mut self,
-        parent: Option<NodeId>,
-        token: Token,
-        origin: Origin,
-    ) -> Result<NodeId, TreeError> {
+    pub fn push(&mut self, parent: Option<NodeId>, token: Token, origin: Origin) -> Result<NodeId, TreeError> {
         let nodes = self.nodes.len();
         if let Some(parent) = parent
             && parent.index() >= nodes
@@ -104,13 +95,8 @@ impl DraftTree {
             return Err(TreeError::DuplicateSibling { token, existing });
         }
         let id = u32::try_from(nodes).map_err(|_| TreeError::TooLarge { nodes })?;
-        self.depths
-            .push(parent.map_or(0, |parent| self.depths[parent.index()]) + 1);
-        self.nodes.push(Node {
-            token,
-            parent,
-            origin,
-        });
+        self.depths.push(parent.map_or(0, |parent| self.depths[parent.index()]) + 1);
+        self.nodes.push(Node { token, parent, origin });
         Ok(NodeId(id))
     }
 
@@ -151,16 +137,12 @@ impl DraftTree {
     /// The children of `parent` (`None`: of the committed text) in insertion order.
     pub fn children(&self, parent: Option<NodeId>) -> impl Iterator<Item = NodeId> {
         let first = parent.map_or(0, |parent| parent.index() + 1);
-        self.nodes()
-            .skip(first)
-            .filter(move |(_, node)| node.parent == parent)
-            .map(|(id, _)| id)
+        self.nodes().skip(first).filter(move |(_, node)| node.parent == parent).map(|(id, _)| id)
     }
 
     /// The child of `parent` that carries `token`; there is at most one.
     pub fn child_with(&self, parent: Option<NodeId>, token: Token) -> Option<NodeId> {
-        self.children(parent)
-            .find(|&id| self.node(id).token == token)
+        self.children(parent).find(|&id| self.node(id).token == token)
     }
 
     /// Distance from the committed text: 1 for a child of the root. A node's position is that of the root row plus its depth.
@@ -188,8 +170,7 @@ impl DraftTree {
 
     /// Whether every node continues the one before it. The empty tree is a chain.
     pub fn is_chain(&self) -> bool {
-        self.nodes()
-            .all(|(id, node)| node.parent == id.0.checked_sub(1).map(NodeId))
+        self.nodes().all(|(id, node)| node.parent == id.0.checked_sub(1).map(NodeId))
     }
 
     /// The greatest depth; 0 when empty.
