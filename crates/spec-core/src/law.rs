@@ -101,7 +101,8 @@ impl<'a> Law<'a> {
 /// NaN, plus infinity, or nothing but `-inf`.
 pub(crate) fn peak(row: &[f32]) -> Result<Peak, SamplingError> {
     const LANES: usize = 16;
-    const BLOCK: usize = LANES * 16;
+    // Long enough to make folding the lanes cheap, short enough to search again for the id.
+    const BLOCK: usize = LANES * 128;
     let mut best = f32::NEG_INFINITY;
     let mut best_block = 0;
     let mut proper = true;

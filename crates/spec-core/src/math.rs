@@ -78,19 +78,23 @@ pub(crate) const EXP_SUM_ERROR: f64 = 3e-5;
 /// arguments, and the sum is good to about 1e-6.
 pub(crate) fn exp_sum(logits: &[f32], max: f32, scale: f64) -> f64 {
     const LANES: usize = 16;
+    // Exponentials and additions in loops of their own, which compilers turn into vector code without being coaxed.
+    const TERMS: usize = LANES * 4;
     let scale = (scale * core::f64::consts::LOG2_E) as f32;
     let mut total = 0.0f64;
-    // Short blocks keep the f32 partial sums within a few roundings.
-    for block in logits.chunks(LANES * 16) {
+    // Short blocks keep the f32 partial sums within 64 roundings.
+    for block in logits.chunks(LANES * 64) {
         let mut sums = [0.0f32; LANES];
-        let (rows, rest) = block.as_chunks::<LANES>();
-        for row in rows {
-            for lane in 0..LANES {
-                sums[lane] += exp2_negative((row[lane] - max) * scale);
+        for logits in block.chunks(TERMS) {
+            let mut terms = [0.0f32; TERMS];
+            for (term, &logit) in terms.iter_mut().zip(logits) {
+                *term = exp2_negative((logit - max) * scale);
             }
-        }
-        for (lane, &logit) in rest.iter().enumerate() {
-            sums[lane] += exp2_negative((logit - max) * scale);
+            for terms in terms.as_chunks::<LANES>().0 {
+                for lane in 0..LANES {
+                    sums[lane] += terms[lane];
+                }
+            }
         }
         total += sums.iter().map(|&sum| f64::from(sum)).sum::<f64>();
     }

@@ -86,11 +86,7 @@ pub(crate) fn top_k(row: &[f32], k: usize, keys: &mut Vec<u64>) {
         if !logits.iter().fold(false, |any, &logit| any | (logit > floor)) {
             continue;
         }
-        for (lane, &logit) in logits.iter().enumerate() {
-            if logit > floor {
-                keys.push(key(block * BLOCK + lane, logit));
-            }
-        }
+        append(block, logits, |logit| logit > floor, keys);
         if keys.len() >= room {
             keys.select_nth_unstable_by(k - 1, descending);
             keys.truncate(k);
@@ -104,7 +100,19 @@ pub(crate) fn top_k(row: &[f32], k: usize, keys: &mut Vec<u64>) {
     keys.sort_unstable_by(descending);
 }
 
-const BLOCK: usize = 64;
+/// Small enough that most blocks of a peaked row hold nothing wanted, large enough to test in a few vector comparisons.
+const BLOCK: usize = 16;
+
+/// Appends the keys of the logits of a block that are wanted. Without a branch: which ones are is hard to predict.
+fn append(block: usize, logits: &[f32], wanted: impl Fn(f32) -> bool, keys: &mut Vec<u64>) {
+    let mut chosen = [0u64; BLOCK];
+    let mut count = 0;
+    for (lane, &logit) in logits.iter().enumerate() {
+        chosen[count % BLOCK] = key(block * BLOCK + lane, logit);
+        count += usize::from(wanted(logit));
+    }
+    keys.extend_from_slice(&chosen[..count]);
+}
 
 /// The unmasked logits at or above `floor`, in row order; false, and an arbitrary part of them, when more than `limit`.
 fn gather(row: &[f32], floor: f32, limit: usize, keys: &mut Vec<u64>) -> bool {
@@ -117,11 +125,7 @@ fn gather(row: &[f32], floor: f32, limit: usize, keys: &mut Vec<u64>) -> bool {
         if keys.len() > limit {
             return false;
         }
-        for (lane, &logit) in logits.iter().enumerate() {
-            if logit >= floor {
-                keys.push(key(block * BLOCK + lane, logit));
-            }
-        }
+        append(block, logits, |logit| logit >= floor, keys);
     }
     keys.len() <= limit
 }
@@ -138,17 +142,18 @@ fn below(bound: f64) -> f32 {
 /// the row at the same token. When they do not, the total is formed in f64: the cut is always that of the f64 sums.
 fn top_p(row: &[f32], share: f64, scale: f64, peak: Peak, keys: &mut Vec<u64>) {
     /// Distances below the peak, in units of the temperature, within which the cut is looked for.
-    const REACHES: [f64; 5] = [6.0, 12.0, 20.0, 30.0, f64::INFINITY];
+    const REACHES: [f64; 8] = [6.0, 8.0, 10.0, 13.0, 16.0, 20.0, 30.0, f64::INFINITY];
     /// The tail beyond this distance is negligible even when it is the whole vocabulary.
-    const HEAD: usize = 2;
+    const HEAD: usize = 5;
     const LONGEST_HEAD: usize = 4096;
 
     let max = f64::from(peak.logit);
     let weigh = |key: u64| exp_negative((f64::from(key_logit(key)) - max) * scale);
     let floor = |reach: f64| below(max - reach / scale);
     let headed = gather(row, floor(REACHES[HEAD]), LONGEST_HEAD, keys);
+    let mass_of = |keys: &[u64]| -> f64 { keys.iter().map(|&key| weigh(key)).sum() };
     let mut total = if headed {
-        let head: f64 = keys.iter().map(|&key| weigh(key)).sum();
+        let head = mass_of(keys);
         let tail = (row.len() - keys.len()) as f64 * exp_negative(-REACHES[HEAD]);
         Total { least: head * (1.0 - SUM_ERROR), most: (head + tail) * (1.0 + SUM_ERROR) }
     } else {
@@ -161,10 +166,9 @@ fn top_p(row: &[f32], share: f64, scale: f64, peak: Peak, keys: &mut Vec<u64>) {
         }
         if !(headed && index == HEAD) {
             gather(row, floor(reach), usize::MAX, keys);
-        }
-        let within: f64 = keys.iter().map(|&key| weigh(key)).sum();
-        if within < share * total.least * (1.0 - SUM_ERROR) && reach < f64::INFINITY {
-            continue;
+            if reach < f64::INFINITY && mass_of(keys) < share * total.least * (1.0 - SUM_ERROR) {
+                continue;
+            }
         }
         let mut sorted = 0;
         let mut piece = 128;

@@ -126,23 +126,23 @@ fn temperature_zero_is_one_hot_at_the_lowest_argmax() {
 fn improper_rows_are_refused_by_token_and_value() {
     let mut scratch = Scratch::default();
     for params in [SamplingParams::default(), sampled(1.0), SamplingParams { top_p: 0.5, ..sampled(1.0) }] {
-        let pipeline = Pipeline::new(params, 300).expect("valid");
+        let pipeline = Pipeline::new(params, 5_000).expect("valid");
         let mut refusal = |edit: &dyn Fn(&mut Vec<f32>)| {
-            let mut row = vec![0.25; 300];
+            let mut row = vec![0.25; 5_000];
             edit(&mut row);
             pipeline.law(&row, None, &mut scratch).map(|law| law.argmax())
         };
-        for token in [0, 15, 16, 255, 256, 299] {
+        for token in [0, 15, 16, 2047, 2048, 4_991, 4_992, 4_999] {
             assert!(matches!(refusal(&|row| row[token] = f32::NAN),
                 Err(SamplingError::LogitValue { token: found, value }) if found as usize == token && value.is_nan()));
             assert!(matches!(refusal(&|row| row[token] = f32::INFINITY),
                 Err(SamplingError::LogitValue { token: found, value: f32::INFINITY }) if found as usize == token));
         }
-        assert_eq!(refusal(&|row| row.fill(f32::NEG_INFINITY)), Err(SamplingError::NothingAllowed { vocab: 300 }));
-        assert_eq!(refusal(&|row| row.truncate(299)), Err(SamplingError::RowTooShort { found: 299, vocab: 300 }));
-        assert_eq!(refusal(&|row| row.clear()), Err(SamplingError::RowTooShort { found: 0, vocab: 300 }));
+        assert_eq!(refusal(&|row| row.fill(f32::NEG_INFINITY)), Err(SamplingError::NothingAllowed { vocab: 5_000 }));
+        assert_eq!(refusal(&|row| row.truncate(4_999)), Err(SamplingError::RowTooShort { found: 4_999, vocab: 5_000 }));
+        assert_eq!(refusal(&|row| row.clear()), Err(SamplingError::RowTooShort { found: 0, vocab: 5_000 }));
         // Masked tokens are no error, and neither are rows of one token or of extreme finite values.
-        assert_eq!(refusal(&|row| row[..299].fill(f32::NEG_INFINITY)), Ok(299));
+        assert_eq!(refusal(&|row| row[..4_999].fill(f32::NEG_INFINITY)), Ok(4_999));
         assert_eq!(
             refusal(&|row| {
                 row.fill(f32::MIN);
@@ -208,7 +208,7 @@ fn penalties_and_bias_change_logits_as_documented() {
     // 0 once, 1 twice; 7 and 4_000_000_000 lie outside the vocabulary and penalise nothing.
     pipeline.extend(&[0, 1, 7, 1, 4_000_000_000]);
     assert_eq!(pipeline.len(), 5);
-    let expected = [4.0 / 2.0 - 0.25 - 0.5, -1.0 * 2.0 - 0.25 - 1.0, 0.5, 1.0 + 1.5];
+    let expected = [4.0 / 2.0 - 0.25 - 0.5, -2.0 - 0.25 - 1.0, 0.5, 1.0 + 1.5];
     let mut scratch = Scratch::default();
     let law = pipeline.law(&[4.0, -1.0, 0.5, 1.0, 9.0], None, &mut scratch).expect("a proper row");
     let total: f64 = expected.iter().map(|x: &f64| x.exp()).sum();
@@ -234,7 +234,7 @@ struct Even;
 
 impl TokenMask for Even {
     fn allows(&self, token: Token) -> bool {
-        token % 2 == 0
+        token.is_multiple_of(2)
     }
 }
 
