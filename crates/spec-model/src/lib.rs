@@ -1,0 +1,58 @@
+//! Checkpoints as plain, validated data.
+//!
+//! A [`Checkpoint`] maps a GGUF file into memory and checks all of it that can be checked without reading the weights:
+//! every count, offset, length, dimension and type against the bytes that are really there, and every tensor that the
+//! architecture needs against the shape that the configuration implies. What comes out are plain structs:
+//!
+//! | piece | type | reads |
+//! |---|---|---|
+//! | file format | [`gguf::Gguf`] | GGUF version 2 and 3, little-endian |
+//! | configuration | [`ModelConfig`] | architectures in [`ARCHITECTURES`] |
+//! | weights | [`Weights`] of [`TensorView`] | element types in [`TensorType`] |
+//! | text to ids and back | [`Tokenizer`], [`Utf8Stream`] | byte-level BPE |
+//! | messages to text | [`ChatTemplate`] | the Jinja dialect of published templates |
+//!
+//! Nothing here computes a forward pass, and no other layer is needed to use it:
+//!
+//! ```no_run
+//! use spec_model::{Checkpoint, Message};
+//!
+//! # fn main() -> Result<(), spec_model::Error> {
+//! let checkpoint = Checkpoint::open("model.gguf")?;
+//! let tokenizer = checkpoint.tokenizer()?;
+//! let template = checkpoint.chat_template()?.expect("this model is a chat model");
+//! let text = template.render(&[Message::new("user", "Hello!")])?;
+//! let ids = tokenizer.encode(&text, true)?;
+//! println!("{} tokens for {}", ids.len(), checkpoint.config().name);
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! # Untrusted files
+//! No file makes this crate panic or read out of bounds, and parsing allocates a small multiple of the header at most.
+//! Two limits remain, both of the platform: a file that another process shortens while it is mapped raises a signal on
+//! access, and a hostile chat template can build long strings within its instruction budget (see [`ChatTemplate`]).
+
+#![deny(missing_docs)]
+#![deny(unsafe_code)]
+
+mod architecture;
+mod chat_template;
+mod checkpoint;
+mod config;
+mod dequantize;
+mod error;
+pub mod gguf;
+mod mapping;
+mod tensor_type;
+mod tokenizer;
+
+pub use architecture::{ARCHITECTURES, Architecture, RopeStyle};
+pub use chat_template::{ChatTemplate, Message};
+pub use checkpoint::{Checkpoint, LayerWeights, TensorView, Weights};
+pub use config::{ModelConfig, RopeConfig};
+pub use dequantize::dequantize;
+pub use error::{Error, Result};
+pub use mapping::Mapping;
+pub use tensor_type::TensorType;
+pub use tokenizer::{TokenKind, Tokenizer, Utf8Stream, VocabMatch, compare, known_pre_tokenizers};

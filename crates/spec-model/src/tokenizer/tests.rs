@@ -1,0 +1,251 @@
+use super::*;
+use crate::gguf::Gguf;
+use crate::gguf::write::{Value, Writer};
+
+/// All bytes, two merges, and one token of every other kind.
+fn texts() -> Vec<String> {
+    let mut texts: Vec<String> = (0..=u8::MAX).map(|b| byte_level::character_of(b).to_string()).collect();
+    texts.extend(["ab", "abc", "<|im_end|>", "<s>", "<tool>", "<0x0A>", "</s>", "[PAD]"].map(String::from));
+    texts
+}
+
+const KINDS: [i32; 8] = [1, 1, 3, 3, 4, 6, 1, 5];
+
+fn file() -> Writer {
+    let mut kinds = vec![1; 256];
+    kinds.extend(KINDS);
+    Writer::new()
+        .key("tokenizer.ggml.model", "gpt2")
+        .key("tokenizer.ggml.pre", "gpt-2")
+        .key("tokenizer.ggml.tokens", texts())
+        .key("tokenizer.ggml.token_type", kinds)
+        .key("tokenizer.ggml.merges", ["a b", "ab c"].as_slice())
+        .key("tokenizer.ggml.bos_token_id", 259_u32)
+        .key("tokenizer.ggml.eos_token_id", 258_u32)
+}
+
+fn load_with(writer: Writer, pre: Option<&str>) -> Result<Tokenizer> {
+    let gguf = Gguf::parse(writer.finish(), "t.gguf")?;
+    Tokenizer::from_metadata(gguf.metadata(), pre)
+}
+
+fn load(writer: Writer) -> Tokenizer {
+    load_with(writer, None).unwrap()
+}
+
+fn problem(writer: Writer) -> String {
+    load_with(writer, None).unwrap_err().to_string()
+}
+
+fn with(key: &str, value: impl Into<Value>) -> Writer {
+    file().key(&format!("tokenizer.ggml.{key}"), value)
+}
+
+#[test]
+fn every_byte_has_its_own_character() {
+    let characters: std::collections::HashSet<char> = (0..=u8::MAX).map(byte_level::character_of).collect();
+    assert_eq!(characters.len(), 256);
+    assert_eq!(byte_level::character_of(b' '), 'Ġ');
+    assert_eq!(byte_level::character_of(b'\n'), 'Ċ');
+    assert_eq!(byte_level::character_of(b'A'), 'A');
+    assert_eq!(byte_level::decode("ĠéĊ"), Some(vec![b' ', 0xe9, b'\n']));
+    assert_eq!(byte_level::decode("中"), None);
+}
+
+#[test]
+fn merges_apply_in_order_and_bytes_come_back_exactly() {
+    let tokenizer = load(file());
+    assert_eq!(tokenizer.encode("abcab", false).unwrap(), [257, 256]);
+    let text = "ab é\u{0}\t中文 \r\n😀";
+    let ids = tokenizer.encode(text, false).unwrap();
+    assert_eq!(tokenizer.decode(&ids).unwrap(), text);
+}
+
+#[test]
+fn control_tokens_are_text_unless_they_are_asked_for() {
+    let tokenizer = load(file());
+    let plain = tokenizer.encode("ab<|im_end|>", false).unwrap();
+    assert_eq!((plain[0], plain.len()), (256, 1 + "<|im_end|>".len()));
+    assert_eq!(tokenizer.encode("ab<|im_end|>ab", true).unwrap(), [256, 258, 256]);
+    // A user-defined token is always one id, as in the model's own tokenizer.
+    assert_eq!(tokenizer.encode("<tool>", false).unwrap(), [260]);
+    assert_eq!(tokenizer.encode("<tool>", true).unwrap(), [260]);
+    assert!(tokenizer.encode("", true).unwrap().is_empty());
+}
+
+#[test]
+fn bos_comes_first_once_and_only_with_special_tokens() {
+    let tokenizer = load(with("add_bos_token", true));
+    assert!(tokenizer.adds_bos());
+    assert_eq!(tokenizer.encode("ab", false).unwrap(), [256]);
+    assert_eq!(tokenizer.encode("ab", true).unwrap(), [259, 256]);
+    assert_eq!(tokenizer.encode("<s>ab", true).unwrap(), [259, 256]);
+    assert_eq!(load(with("add_bos_token", false)).encode("ab", true).unwrap(), [256]);
+    let without_id = with("add_bos_token", true).without_key("tokenizer.ggml.bos_token_id");
+    assert!(problem(without_id).contains("bos_token_id"));
+}
+
+#[test]
+fn end_ids_come_from_metadata_and_known_texts() {
+    assert_eq!(load(file()).end_ids(), [258]);
+    let more = with("eot_token_id", 256_u32).key("tokenizer.ggml.eom_token_id", 257_u32);
+    assert_eq!(load(more).end_ids(), [256, 257, 258]);
+    // Text like `</s>` is an end only when it is marked as control.
+    let mut kinds = vec![1; 256];
+    kinds.extend([1, 1, 3, 3, 4, 6, 3, 5]);
+    assert_eq!(load(with("token_type", kinds)).end_ids(), [258, 262]);
+}
+
+#[test]
+fn bytes_of_each_kind_of_token() {
+    let tokenizer = load(file());
+    let bytes = |id, control| tokenizer.token_bytes(id, control).unwrap();
+    assert_eq!(bytes(0xe9, false), [0xe9]);
+    assert_eq!(bytes(257, false), b"abc");
+    assert_eq!((bytes(258, false), bytes(258, true)), (vec![], b"<|im_end|>".to_vec()));
+    assert_eq!(bytes(260, false), b"<tool>");
+    assert_eq!(bytes(261, false), b"\n");
+    assert_eq!((bytes(263, false), bytes(263, true)), (vec![], b"[PAD]".to_vec()));
+    assert_eq!(tokenizer.token_text(0x20).unwrap(), "Ġ");
+    assert_eq!(tokenizer.token_kind(260).unwrap(), TokenKind::UserDefined);
+}
+
+#[test]
+fn an_id_out_of_range_is_an_error() {
+    let tokenizer = load(file());
+    for id in [264, u32::MAX] {
+        let error = tokenizer.token_bytes(id, true).unwrap_err();
+        assert!(matches!(error, Error::TokenId { id: found, size: 264 } if found == id));
+        assert!(tokenizer.decode(&[0, id]).is_err());
+        assert!(tokenizer.token_text(id).is_err());
+    }
+}
+
+#[test]
+fn a_byte_without_a_token_is_an_error_and_never_dropped() {
+    let mut texts = texts();
+    texts[0x04] = "hole".into();
+    let tokenizer = load(with("tokens", texts));
+    let message = tokenizer.encode("ab\u{4}", false).unwrap_err().to_string();
+    assert!(message.contains("0x04") && message.contains("offset 2"), "{message}");
+    assert_eq!(tokenizer.encode("ab", false).unwrap(), [256]);
+}
+
+#[test]
+fn an_unknown_pre_tokenizer_lists_the_known_and_can_be_overridden() {
+    let message = problem(with("pre", "xyz"));
+    for name in ["`xyz`", "smollm", "qwen2", "gpt-2"] {
+        assert!(message.contains(name), "{message}");
+    }
+    assert!(load_with(with("pre", "xyz"), Some("qwen2")).is_ok());
+    assert!(load_with(file(), Some("nope")).is_err());
+}
+
+#[test]
+fn pre_tokenizers_split_as_their_models_do() {
+    // With "1 2" as a merge, only rules that keep digits together can use it.
+    let digits = with("merges", ["1 2"].as_slice()).key("tokenizer.ggml.tokens", {
+        let mut texts = texts();
+        texts[256] = "12".into();
+        texts
+    });
+    let count = |pre| load_with(digits.clone(), Some(pre)).unwrap().encode("12", false).unwrap().len();
+    assert_eq!((count("gpt-2"), count("smollm"), count("qwen2"), count("llama-bpe")), (1, 2, 2, 1));
+    // Qwen's tokenizer composes characters first; GPT-2's does not.
+    let decomposed = "e\u{301}";
+    let qwen = load_with(file(), Some("qwen2")).unwrap();
+    assert_eq!(qwen.decode(&qwen.encode(decomposed, false).unwrap()).unwrap(), "é");
+    let gpt2 = load(file());
+    assert_eq!(gpt2.decode(&gpt2.encode(decomposed, false).unwrap()).unwrap(), decomposed);
+}
+
+#[test]
+fn contradictory_tables_are_refused() {
+    let mut twice = texts();
+    twice[262] = "ab".into();
+    let cases = [
+        (with("tokens", twice), "same text"),
+        (with("tokens", Vec::<String>::new()), "empty"),
+        (with("token_type", vec![1; 3]), "3 kinds for 264 tokens"),
+        (with("token_type", vec![9; 264]), "kind 9"),
+        (with("token_type", Value::U8s(vec![1; 264])), "array of u8"),
+        (with("merges", ["ab"].as_slice()), "merge 0"),
+        (with("merges", ["a  b"].as_slice()), "merge 0"),
+        (with("merges", ["a b", "x y"].as_slice()), "xy"),
+        (with("eos_token_id", 264_u32), "264"),
+        (with("model", "llama"), "`llama`"),
+        (file().without_key("tokenizer.ggml.merges"), "tokenizer.ggml.merges"),
+        (file().without_key("tokenizer.ggml.token_type"), "tokenizer.ggml.token_type"),
+    ];
+    for (writer, phrase) in cases {
+        let message = problem(writer);
+        assert!(message.starts_with("t.gguf") && message.contains(phrase), "`{phrase}` is not in: {message}");
+    }
+}
+
+#[test]
+fn vocabularies_compare_by_id_up_to_padding() {
+    let base = load(file());
+    assert_eq!(compare(&base, &load(file())), VocabMatch::Same);
+
+    let changed = |edit: fn(&mut Vec<String>, &mut Vec<i32>)| {
+        let (mut texts, mut kinds) = (texts(), vec![1; 256]);
+        kinds.extend(KINDS);
+        edit(&mut texts, &mut kinds);
+        load(with("tokens", texts).key("tokenizer.ggml.token_type", kinds))
+    };
+    let longer = changed(|texts, kinds| {
+        texts.push("[PAD2]".into());
+        kinds.push(5);
+    });
+    let shorter = changed(|texts, kinds| {
+        texts.pop();
+        kinds.pop();
+    });
+    let renamed = changed(|texts, _| texts[263] = "<unused>".into());
+    for padded in [&longer, &shorter, &renamed] {
+        assert_eq!(compare(&base, padded), VocabMatch::Padded { shared: 263 });
+        assert_eq!(compare(padded, &base), VocabMatch::Padded { shared: 263 });
+    }
+    let other = changed(|texts, _| texts[260] = "<tools>".into());
+    let expected = VocabMatch::Differs { id: 260, left: Some("<tool>".into()), right: Some("<tools>".into()) };
+    assert_eq!(compare(&base, &other), expected);
+    let extra = changed(|texts, kinds| {
+        texts.push("real".into());
+        kinds.push(1);
+    });
+    let expected = VocabMatch::Differs { id: 264, left: None, right: Some("real".into()) };
+    assert_eq!(compare(&base, &extra), expected);
+}
+
+#[test]
+fn a_stream_equals_the_whole_wherever_it_is_cut() {
+    let samples: [&[u8]; 6] = [
+        "plain, é, 中文, 😀".as_bytes(),
+        b"\xff\xfe ok",
+        b"cut \xf0\x9f\x98",
+        b"\xe4\xb8 broken \xe4",
+        b"\xf0\x80\x80\x80",
+        b"\xed\xa0\x80 surrogate",
+    ];
+    for bytes in samples {
+        let whole = String::from_utf8_lossy(bytes);
+        for step in 1..=bytes.len() {
+            let mut stream = Utf8Stream::new();
+            let mut text: String = bytes.chunks(step).map(|chunk| stream.push(chunk)).collect();
+            assert!(stream.pending().len() < 4);
+            text += &stream.flush();
+            assert_eq!(text, whole, "step {step}");
+            assert!(stream.pending().is_empty());
+        }
+    }
+}
+
+#[test]
+fn a_stream_holds_a_character_back_until_it_is_whole() {
+    let mut stream = Utf8Stream::new();
+    assert_eq!(stream.push(&"é".as_bytes()[..1]), "");
+    assert_eq!(stream.push(&"é!".as_bytes()[1..]), "é!");
+    // A byte that can never become a character is not held back.
+    assert_eq!(stream.push(b"\xff"), "\u{fffd}");
+}

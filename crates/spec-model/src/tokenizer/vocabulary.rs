@@ -1,0 +1,127 @@
+//! The token list: texts, kinds and the bytes each token stands for.
+
+use super::byte_level;
+use crate::gguf::Metadata;
+use crate::{Error, Result};
+
+/// What a token is, as `tokenizer.ggml.token_type` marks it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum TokenKind {
+    /// Text, in the byte-level alphabet.
+    Normal,
+    /// Stands for what the vocabulary cannot express.
+    Unknown,
+    /// Steers the model, such as an end of turn; not text.
+    Control,
+    /// Added by the model's authors, matched as a whole; its text is plain.
+    UserDefined,
+    /// A hole or padding: never produced by tokenization.
+    Unused,
+    /// One raw byte, written `<0xAB>`.
+    Byte,
+}
+
+impl TokenKind {
+    fn from_id(id: i32) -> Option<Self> {
+        Some(match id {
+            1 => Self::Normal,
+            2 => Self::Unknown,
+            3 => Self::Control,
+            4 => Self::UserDefined,
+            5 => Self::Unused,
+            6 => Self::Byte,
+            _ => return None,
+        })
+    }
+}
+
+/// Token texts in one allocation, with their kinds.
+#[derive(Debug, Clone)]
+pub(super) struct Vocabulary {
+    text: String,
+    /// End of each token's text.
+    ends: Vec<u32>,
+    kinds: Vec<TokenKind>,
+}
+
+impl Vocabulary {
+    pub(super) fn from_metadata(metadata: Metadata<'_>) -> Result<Self> {
+        const TOKENS: &str = "tokenizer.ggml.tokens";
+        const KINDS: &str = "tokenizer.ggml.token_type";
+        let tokens = metadata.strings(TOKENS)?;
+        let count = tokens.len();
+        if count == 0 {
+            return Err(metadata.bad(TOKENS, "the list is empty"));
+        }
+        let mut text = String::new();
+        let mut ends = Vec::with_capacity(count);
+        for (id, token) in tokens.enumerate() {
+            let token =
+                std::str::from_utf8(token).map_err(|_| metadata.bad(TOKENS, format!("token {id} is not UTF-8")))?;
+            text.push_str(token);
+            let end = u32::try_from(text.len());
+            ends.push(end.map_err(|_| metadata.bad(TOKENS, "the texts are 4 GiB or more"))?);
+        }
+        let kinds = metadata.i32s(KINDS)?;
+        if kinds.len() != count {
+            return Err(metadata.bad(KINDS, format!("{} kinds for {count} tokens", kinds.len())));
+        }
+        let kind = |(id, &kind)| {
+            TokenKind::from_id(kind)
+                .ok_or_else(|| metadata.bad(KINDS, format!("kind {kind} of token {id} is unknown (1 to 6 are)")))
+        };
+        let kinds = kinds.iter().enumerate().map(kind).collect::<Result<_>>()?;
+        Ok(Self { text, ends, kinds })
+    }
+
+    pub(super) fn len(&self) -> usize {
+        self.ends.len()
+    }
+
+    /// Id as an index, or the error that names it.
+    fn index(&self, id: u32) -> Result<usize> {
+        let index = id as usize;
+        if index < self.len() { Ok(index) } else { Err(Error::TokenId { id, size: self.len() }) }
+    }
+
+    pub(super) fn text(&self, id: u32) -> Result<&str> {
+        let index = self.index(id)?;
+        let start = index.checked_sub(1).map_or(0, |previous| self.ends[previous] as usize);
+        Ok(&self.text[start..self.ends[index] as usize])
+    }
+
+    pub(super) fn kind(&self, id: u32) -> Result<TokenKind> {
+        Ok(self.kinds[self.index(id)?])
+    }
+
+    /// Ids with their text and kind, in order.
+    pub(super) fn iter(&self) -> impl Iterator<Item = (u32, &str, TokenKind)> {
+        let mut start = 0;
+        self.ends.iter().zip(&self.kinds).enumerate().map(move |(id, (&end, &kind))| {
+            let text = &self.text[start..end as usize];
+            start = end as usize;
+            (id as u32, text, kind)
+        })
+    }
+
+    /// Number of ids up to the last one that is not [`TokenKind::Unused`].
+    pub(super) fn real_len(&self) -> usize {
+        self.kinds.iter().rposition(|&kind| kind != TokenKind::Unused).map_or(0, |last| last + 1)
+    }
+
+    pub(super) fn bytes(&self, id: u32, control: bool) -> Result<Vec<u8>> {
+        let text = self.text(id)?;
+        Ok(match self.kind(id)? {
+            // An entry outside the alphabet can only be plain text that a converter forgot to mark.
+            TokenKind::Normal => byte_level::decode(text).unwrap_or_else(|| text.into()),
+            TokenKind::Byte => match text.strip_prefix("<0x").and_then(|t| t.strip_suffix('>')) {
+                Some(hex) => u8::from_str_radix(hex, 16).map_or_else(|_| text.into(), |byte| vec![byte]),
+                None => text.into(),
+            },
+            TokenKind::UserDefined => text.into(),
+            TokenKind::Control | TokenKind::Unknown | TokenKind::Unused if control => text.into(),
+            TokenKind::Control | TokenKind::Unknown | TokenKind::Unused => Vec::new(),
+        })
+    }
+}
