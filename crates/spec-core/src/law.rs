@@ -108,19 +108,18 @@ pub(crate) fn peak(row: &[f32]) -> Result<Peak, SamplingError> {
     let mut proper = true;
     for (block, logits) in row.chunks(BLOCK).enumerate() {
         let mut maxima = [f32::NEG_INFINITY; LANES];
-        let mut below_infinity = [u32::MAX; LANES];
+        // NaN is below nothing, so this one comparison finds all that is improper.
+        let below_infinity = logits.iter().fold(0u32, |count, &logit| count + u32::from(logit < f32::INFINITY));
+        proper &= below_infinity as usize == logits.len();
         let (rows, rest) = logits.as_chunks::<LANES>();
         for row in rows {
             for lane in 0..LANES {
                 maxima[lane] = if row[lane] > maxima[lane] { row[lane] } else { maxima[lane] };
-                below_infinity[lane] &= mask(row[lane] < f32::INFINITY);
             }
         }
         for (lane, &logit) in rest.iter().enumerate() {
             maxima[lane] = if logit > maxima[lane] { logit } else { maxima[lane] };
-            below_infinity[lane] &= mask(logit < f32::INFINITY);
         }
-        proper &= below_infinity.iter().all(|&mask| mask != 0);
         let greatest = maxima.iter().fold(f32::NEG_INFINITY, |max, &value| if value > max { value } else { max });
         if greatest > best {
             best = greatest;
@@ -135,10 +134,4 @@ pub(crate) fn peak(row: &[f32]) -> Result<Peak, SamplingError> {
         Some(offset) if best > f32::NEG_INFINITY => Ok(Peak { token: (start + offset) as Token, logit: best }),
         _ => Err(SamplingError::NothingAllowed { vocab: row.len() }),
     }
-}
-
-/// All ones for true: the form in which vector units compare. NaN is below nothing, so one comparison finds all that is improper.
-#[inline(always)]
-fn mask(condition: bool) -> u32 {
-    if condition { u32::MAX } else { 0 }
 }
