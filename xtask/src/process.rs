@@ -33,8 +33,8 @@ pub(crate) fn capture(command: &mut Command) -> Result<String> {
     String::from_utf8(output.stdout).with_context(|| format!("`{line}` printed something other than UTF-8"))
 }
 
-/// Installs the cargo subcommand `cargo-NAME` when it is missing.
-pub(crate) fn ensure_cargo_tool(name: &str) -> Result<()> {
+/// Installs the cargo subcommand `cargo-NAME`, with `options` of `cargo install`, when it is missing.
+pub(crate) fn ensure_cargo_tool(name: &str, options: &[&str]) -> Result<()> {
     let mut version = cargo([name, "--version"]);
     if version.stdout(Stdio::null()).stderr(Stdio::null()).status().is_ok_and(|status| status.success()) {
         return Ok(());
@@ -43,6 +43,7 @@ pub(crate) fn ensure_cargo_tool(name: &str) -> Result<()> {
     eprintln!("{package} is missing; installing it, which takes a few minutes once");
     // These tools wait for other programs most of the time: what optimising them costs here is never earned back.
     run(cargo(["install", "--locked", &package])
+        .args(options)
         .env("CARGO_PROFILE_RELEASE_OPT_LEVEL", "1")
         .env("CARGO_PROFILE_RELEASE_LTO", "off")
         .env("CARGO_PROFILE_RELEASE_CODEGEN_UNITS", "16")

@@ -16,7 +16,7 @@ pub(crate) fn docs() -> Result<()> {
 
 /// Advisories are left out: their database is a download of its own, and a new advisory should not fail an old commit.
 pub(crate) fn deny() -> Result<()> {
-    process::ensure_cargo_tool("deny")?;
+    process::ensure_cargo_tool("deny", &[])?;
     process::run(&mut cargo(["deny", "--config", "ci/deny.toml", "check", "bans", "licenses", "sources"]))
 }
 

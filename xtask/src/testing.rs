@@ -13,7 +13,8 @@ use std::process::Command;
 /// # Errors
 /// The first step that fails ends it. A model that cannot be had is such a failure: nothing is skipped for it.
 pub(crate) fn run(pair: bool) -> Result<()> {
-    process::ensure_cargo_tool("nextest")?;
+    // Its default features, an updater of itself and probes for tracing, bring an HTTP client that is not wanted here.
+    process::ensure_cargo_tool("nextest", &["--no-default-features"])?;
     // Resolved before the first test is compiled, so that a missing model is known after seconds.
     let small = fetch::models(false)?;
     if pair {

@@ -13,7 +13,13 @@ const LAYERS: &[(&str, &[&str])] = &[
     ("spec-model", &[]),
     ("spec-runtime", &["spec-core"]),
     ("spec-cpu", &["spec-core", "spec-model", "spec-runtime"]),
-    ("spec-cli", &["spec-core", "spec-cpu", "spec-model", "spec-runtime"]),
+    ("acl-sys", &[]),
+    ("atb-rs", &["acl-sys"]),
+    // For the types of acl-sys only: operators of its own make it an oracle.
+    ("ascend-sim", &["acl-sys"]),
+    ("spec-ascend", &["atb-rs", "spec-core", "spec-model", "spec-runtime"]),
+    ("spec-server", &["spec-core", "spec-model", "spec-runtime"]),
+    ("spec-cli", &["spec-ascend", "spec-core", "spec-cpu", "spec-model", "spec-runtime", "spec-server"]),
     // Nothing but tests depends on it, so that it may know all it builds examples of.
     ("spec-testing", &["spec-core", "spec-model", "spec-runtime"]),
     ("xtask", &[]),

@@ -17,6 +17,7 @@ const SITES: &[&str] = &[
     "arxiv.org",
     "doc.rust-lang.org",
     "docs.rs",
+    "git-lfs.github.com",
     "github.com",
     "huggingface.co",
     "keepachangelog.com",
