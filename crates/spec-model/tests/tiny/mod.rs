@@ -14,8 +14,8 @@ pub(crate) fn tokens() -> Vec<String> {
     let mut shifted = 0x100..;
     let mut tokens: Vec<String> = (0..=255_u8)
         .map(|b| {
-            let code = if printable(b) { u32::from(b) } else { shifted.next().unwrap() };
-            char::from_u32(code).unwrap().to_string()
+            let code = if printable(b) { u32::from(b) } else { shifted.next().expect("the range has no end") };
+            char::from_u32(code).expect("below the surrogates").to_string()
         })
         .collect();
     tokens.extend(["ab", "<|im_end|>", "<tool>", "</s>", "[PAD260]", "[PAD261]"].map(String::from));
