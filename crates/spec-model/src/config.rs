@@ -184,7 +184,9 @@ impl Keys<'_> {
         }
         let shards = self.metadata.optional_u32("split.count")?.filter(|&n| n > 1);
         if let Some(shards) = shards {
-            return Err(self.unsupported(format!("a checkpoint split into {shards} files (merge them first): it")));
+            return Err(
+                self.unsupported(format!("loading a checkpoint split into {shards} files (merge them into one first)"))
+            );
         }
         Ok(())
     }
