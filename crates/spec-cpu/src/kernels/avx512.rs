@@ -3,11 +3,14 @@
 //! Shape of all integer kernels: a 64-byte vector of weights is loaded and expanded once, then multiplied for each of `R` rows with
 //! four activations broadcast from memory (`vpdpbusd zmm, zmm, m32{1to16}`), into one accumulator per row that lives in a register.
 //! At eight rows expansion is about a tenth of the instructions, and the loop still keeps up with memory.
+//!
+//! `vpdpbusd` has a latency of five cycles and two of them start per cycle, so a dozen chains must be in flight. Eight rows have eight:
+//! kernels interleave the accumulators of several sub-blocks, whose sums are separate anyway.
 
 use std::arch::x86_64::*;
 
 use super::{Sums, Vectorize};
-use crate::activation::{Codes, Tile};
+use crate::activation::Tile;
 use crate::packed::{LANES, PAIR, WeightType, q4_k, q6_k, split_block};
 
 /// How far ahead of use weights are fetched. Hardware prefetchers stop at 4 KiB; memory latency times one core's bandwidth is less
@@ -76,8 +79,12 @@ fn rows<const R: usize>(ty: WeightType, panel: &[u8], tile: &Tile<'_>, sums: &mu
             // SAFETY: the lengths were just checked.
             unsafe {
                 match ty {
-                    WeightType::Q4_K => super_blocks_q4_k::<R>(panel.as_ptr(), tile, sums),
-                    _ => super_blocks_q6_k::<R>(panel.as_ptr(), tile, sums),
+                    WeightType::Q4_K if R <= 4 => {
+                        super_blocks_q4_k::<R, 4>(panel.as_ptr(), tile, sums);
+                    }
+                    WeightType::Q4_K => super_blocks_q4_k::<R, 2>(panel.as_ptr(), tile, sums),
+                    _ if R <= 4 => super_blocks_q6_k::<R, 4>(panel.as_ptr(), tile, sums),
+                    _ => super_blocks_q6_k::<R, 2>(panel.as_ptr(), tile, sums),
                 }
             }
         }
@@ -137,6 +144,20 @@ unsafe fn multiply<const R: usize>(dots: &mut [__m512i; R], weights: __m512i, ac
     }
 }
 
+/// Multiplies sub-blocks, whose activations lie `$stride` bytes apart, with eight inputs each: first the first four of all, so that
+/// consecutive instructions do not wait for each other. A macro, because as a function it is too large to be inlined
+/// dependably, and accumulators would go through memory. To be used where [`multiply`] may be called with these addresses.
+macro_rules! multiply_group {
+    ($dots:expr, $weights:expr, $activations:expr, $stride:expr) => {
+        for (sub, (dots, weights)) in $dots.iter_mut().zip(&$weights).enumerate() {
+            multiply(dots, weights.0, $activations.add(sub * $stride));
+        }
+        for (sub, (dots, weights)) in $dots.iter_mut().zip(&$weights).enumerate() {
+            multiply(dots, weights.1, $activations.add(sub * $stride + 4));
+        }
+    };
+}
+
 /// # Safety
 /// `panel` holds `tile.blocks` x 16 floats of the size that `HALF` says, `tile.floats` has `tile.blocks * R` items.
 #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx512vnni")]
@@ -172,8 +193,19 @@ fn store<const R: usize>(totals: &[__m512; R], sums: &mut [[f32; LANES]; R]) {
 /// A type with blocks of 32 inputs.
 trait Block32 {
     const TYPE: WeightType;
-    /// Where the accumulator of a row starts: minus the code of zero times the sum of its activations.
-    fn starts<'a>(tile: &Tile<'a>) -> Option<&'a [i32]>;
+    /// Whether minima follow the scales.
+    const HAS_MIN: bool = false;
+
+    /// Where the accumulators of the rows start: minus the code of zero times the sum of the activations.
+    fn starts<'a>(_tile: &Tile<'a>) -> Option<&'a [i32]> {
+        None
+    }
+
+    /// The codes of inputs `8 * pair ..`, in two vectors of four inputs.
+    ///
+    /// # Safety
+    /// The codes of a block lie at `codes`, `pair` is below four, the processor has AVX-512 BW.
+    unsafe fn expand(codes: *const u8, pair: usize) -> (__m512i, __m512i);
 }
 
 struct Q4_1;
@@ -182,25 +214,52 @@ struct Q8_0;
 
 impl Block32 for Q4_1 {
     const TYPE: WeightType = WeightType::Q4_1;
-    #[inline(always)]
-    fn starts<'a>(_: &Tile<'a>) -> Option<&'a [i32]> {
-        None
+    const HAS_MIN: bool = true;
+
+    #[inline]
+    #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx512vnni")]
+    unsafe fn expand(codes: *const u8, pair: usize) -> (__m512i, __m512i) {
+        // SAFETY: the caller's contract.
+        nibbles(unsafe { load(codes.add(pair * 64)) })
     }
 }
 
 impl Block32 for Q5_0 {
     const TYPE: WeightType = WeightType::Q5_0;
-    #[inline(always)]
+
+    #[inline]
     fn starts<'a>(tile: &Tile<'a>) -> Option<&'a [i32]> {
         Some(tile.starts)
+    }
+
+    #[inline]
+    #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx512vnni")]
+    unsafe fn expand(codes: *const u8, pair: usize) -> (__m512i, __m512i) {
+        let sixteen = _mm512_set1_epi8(16);
+        // SAFETY: the caller's contract; eight masks follow the four vectors.
+        unsafe {
+            let (low, high) = nibbles(load(codes.add(pair * 64)));
+            let masks: *const u64 = codes.add(256 + pair * 16).cast();
+            let (low_mask, high_mask) = (masks.read_unaligned(), masks.add(1).read_unaligned());
+            let low = _mm512_mask_add_epi8(low, low_mask, low, sixteen);
+            (low, _mm512_mask_add_epi8(high, high_mask, high, sixteen))
+        }
     }
 }
 
 impl Block32 for Q8_0 {
     const TYPE: WeightType = WeightType::Q8_0;
-    #[inline(always)]
+
+    #[inline]
     fn starts<'a>(tile: &Tile<'a>) -> Option<&'a [i32]> {
         Some(tile.sums)
+    }
+
+    #[inline]
+    #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx512vnni")]
+    unsafe fn expand(codes: *const u8, pair: usize) -> (__m512i, __m512i) {
+        // SAFETY: the caller's contract.
+        unsafe { (load(codes.add(pair * 128)), load(codes.add(pair * 128 + 64))) }
     }
 }
 
@@ -212,100 +271,87 @@ unsafe fn blocks32<const R: usize, B: Block32>(panel: *const u8, tile: &Tile<'_>
     let pair_bytes = split_block(B::TYPE, PAIR, 2 * PAIR).0;
     let pairs = tile.blocks / PAIR;
     for pair in 0..pairs {
-        let base = panel.wrapping_add(pair * pair_bytes);
-        for half in 0..PAIR {
-            let (codes, scales) = split_block(B::TYPE, half, PAIR);
-            // SAFETY: whole pairs lie within the panel.
-            unsafe {
-                let block = pair * PAIR + half;
-                block32::<R, B>(base.add(codes), base.add(scales), tile, block, &mut totals);
-            }
+        // SAFETY: whole pairs lie within the panel and the tile.
+        unsafe {
+            let base = panel.add(pair * pair_bytes);
+            group32::<R, PAIR, B>(base, tile, pair * PAIR, &mut totals);
         }
     }
     if tile.blocks % PAIR != 0 {
-        let base = panel.wrapping_add(pairs * pair_bytes);
-        let (codes, scales) = split_block(B::TYPE, 0, 1);
-        // SAFETY: a last single block ends the panel.
+        // SAFETY: a last single block ends the panel and the tile.
         unsafe {
-            let block = pairs * PAIR;
-            block32::<R, B>(base.add(codes), base.add(scales), tile, block, &mut totals);
+            let base = panel.add(pairs * pair_bytes);
+            group32::<R, 1, B>(base, tile, pairs * PAIR, &mut totals);
         }
     }
     store(&totals, sums);
 }
 
+/// `G` blocks that share a layout group, interleaved.
+///
 /// # Safety
-/// A block of type `B` has its codes and scales at these addresses; the tile's slices reach `(block + 1) * R` items.
+/// A group of `G` blocks of type `B` lies at `base`; the tile's slices reach `(first + G) * R` items.
 #[inline]
 #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx512vnni")]
-unsafe fn block32<const R: usize, B: Block32>(
-    codes: *const u8,
-    scales: *const u8,
+unsafe fn group32<const R: usize, const G: usize, B: Block32>(
+    base: *const u8,
     tile: &Tile<'_>,
-    block: usize,
+    first: usize,
     totals: &mut [__m512; R],
 ) {
-    let first = block * R;
-    let activations: *const Codes = tile.codes.as_ptr().wrapping_add(first);
-    let activations: *const i8 = activations.cast();
-    let mut dots = [_mm512_setzero_si512(); R];
+    let mut dots = [[_mm512_setzero_si512(); R]; G];
     // SAFETY: the caller's contract; eight vectors of four inputs cover the 32 codes of each row.
     unsafe {
         if let Some(starts) = B::starts(tile) {
-            for (row, dot) in dots.iter_mut().enumerate() {
-                *dot = _mm512_set1_epi32(*starts.get_unchecked(first + row));
-            }
-        }
-        match B::TYPE {
-            WeightType::Q8_0 => {
-                prefetch::<8>(codes);
-                for quad in 0..8 {
-                    let weights = load(codes.add(quad * 64));
-                    multiply(&mut dots, weights, activations.add(quad * 4));
-                }
-            }
-            WeightType::Q5_0 => {
-                prefetch::<5>(codes);
-                let sixteen = _mm512_set1_epi8(16);
-                for pair in 0..4 {
-                    let (low, high) = nibbles(load(codes.add(pair * 64)));
-                    let masks: *const u64 = codes.add(256 + pair * 16).cast();
-                    let low = _mm512_mask_add_epi8(low, masks.read_unaligned(), low, sixteen);
-                    let high_mask = masks.add(1).read_unaligned();
-                    let high = _mm512_mask_add_epi8(high, high_mask, high, sixteen);
-                    multiply(&mut dots, low, activations.add(pair * 8));
-                    multiply(&mut dots, high, activations.add(pair * 8 + 4));
-                }
-            }
-            _ => {
-                prefetch::<5>(codes);
-                for pair in 0..4 {
-                    let (low, high) = nibbles(load(codes.add(pair * 64)));
-                    multiply(&mut dots, low, activations.add(pair * 8));
-                    multiply(&mut dots, high, activations.add(pair * 8 + 4));
+            let starts = starts.as_ptr().add(first * R);
+            for (block, dots) in dots.iter_mut().enumerate() {
+                for (row, dot) in dots.iter_mut().enumerate() {
+                    *dot = _mm512_set1_epi32(*starts.add(block * R + row));
                 }
             }
         }
-        let scale = load_halves(scales);
-        for (row, (total, dot)) in totals.iter_mut().zip(dots).enumerate() {
-            let activation_scale = _mm512_set1_ps(*tile.scales.get_unchecked(first + row));
-            let value = _mm512_mul_ps(_mm512_cvtepi32_ps(dot), activation_scale);
-            *total = _mm512_fmadd_ps(value, scale, *total);
+        let activations: *const i8 = tile.codes.as_ptr().add(first * R).cast();
+        let lines = split_block(B::TYPE, G, 2 * G).0.div_ceil(4 * 64);
+        for pair in 0..4 {
+            for line in 0..lines {
+                prefetch::<1>(base.wrapping_add((pair * lines + line) * 64));
+            }
+            let mut codes = [(_mm512_setzero_si512(), _mm512_setzero_si512()); G];
+            for (block, codes) in codes.iter_mut().enumerate() {
+                *codes = B::expand(base.add(split_block(B::TYPE, block, G).0), pair);
+            }
+            let activations = activations.add(pair * 8);
+            multiply_group!(dots, codes, activations, R * 32);
         }
-        if B::TYPE == WeightType::Q4_1 {
-            let min = load_halves(scales.add(32));
-            for (row, total) in totals.iter_mut().enumerate() {
-                let scaled_sum = _mm512_set1_ps(*tile.scaled_sums.get_unchecked(first + row));
-                *total = _mm512_fmadd_ps(min, scaled_sum, *total);
+        for (block, dots) in dots.iter().enumerate() {
+            let at = (first + block) * R;
+            let scales = base.add(split_block(B::TYPE, block, G).1);
+            let scale = load_halves(scales);
+            let activation_scales = tile.scales.as_ptr().add(at);
+            for (row, (total, dot)) in totals.iter_mut().zip(dots).enumerate() {
+                let activation_scale = _mm512_set1_ps(*activation_scales.add(row));
+                let value = _mm512_mul_ps(_mm512_cvtepi32_ps(*dot), activation_scale);
+                *total = _mm512_fmadd_ps(value, scale, *total);
+            }
+            if B::HAS_MIN {
+                let min = load_halves(scales.add(32));
+                let scaled_sums = tile.scaled_sums.as_ptr().add(at);
+                for (row, total) in totals.iter_mut().enumerate() {
+                    *total = _mm512_fmadd_ps(min, _mm512_set1_ps(*scaled_sums.add(row)), *total);
+                }
             }
         }
     }
 }
 
 /// # Safety
-/// `panel` holds `tile.blocks` super-blocks; per super-block the tile has `8 * R` codes, `R` scales, `4 * R` sums.
+/// `panel` holds `tile.blocks` super-blocks; per super-block the tile has `8 * R` codes, `R` scales, `4 * R` sums. `G` divides 8.
 #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx512vnni")]
-unsafe fn super_blocks_q4_k<const R: usize>(panel: *const u8, tile: &Tile<'_>, sums: &mut [[f32; LANES]; R]) {
+unsafe fn super_blocks_q4_k<const R: usize, const G: usize>(
+    panel: *const u8,
+    tile: &Tile<'_>,
+    sums: &mut [[f32; LANES]; R],
+) {
     let mut totals = [_mm512_setzero_ps(); R];
     for block in 0..tile.blocks {
         // SAFETY: the caller's contract; offsets stay within the super-block and its entries in the tile.
@@ -313,20 +359,25 @@ unsafe fn super_blocks_q4_k<const R: usize>(panel: *const u8, tile: &Tile<'_>, s
             let base = panel.add(block * q4_k::BYTES);
             prefetch::<{ q4_k::CODES / 64 }>(base);
             let mut values = [_mm512_setzero_ps(); R];
-            for sub in 0..8 {
-                let codes = base.add(q4_k::CODES + sub * 256);
-                prefetch::<4>(codes);
-                let activations: *const i8 = tile.codes.as_ptr().add((block * 8 + sub) * R).cast();
-                let mut dots = [_mm512_setzero_si512(); R];
+            for group in 0..8 / G {
+                let first = group * G;
+                let codes = base.add(q4_k::CODES + first * 256);
+                let activations: *const i8 = tile.codes.as_ptr().add((block * 8 + first) * R).cast();
+                let mut dots = [[_mm512_setzero_si512(); R]; G];
                 for pair in 0..4 {
-                    let (low, high) = nibbles(load(codes.add(pair * 64)));
-                    multiply(&mut dots, low, activations.add(pair * 8));
-                    multiply(&mut dots, high, activations.add(pair * 8 + 4));
+                    let mut weights = [(_mm512_setzero_si512(), _mm512_setzero_si512()); G];
+                    for (sub, weights) in weights.iter_mut().enumerate() {
+                        let codes = codes.add(sub * 256 + pair * 64);
+                        prefetch::<1>(codes);
+                        *weights = nibbles(load(codes));
+                    }
+                    let activations = activations.add(pair * 8);
+                    multiply_group!(dots, weights, activations, R * 32);
                 }
-                let factors = _mm_loadu_si128(base.add(q4_k::SCALES + sub * LANES).cast());
-                let factors = _mm512_cvtepi32_ps(_mm512_cvtepu8_epi32(factors));
-                for (value, dot) in values.iter_mut().zip(dots) {
-                    *value = _mm512_fmadd_ps(_mm512_cvtepi32_ps(dot), factors, *value);
+                for (sub, dots) in dots.iter().enumerate() {
+                    let factors = base.add(q4_k::SCALES + (first + sub) * LANES);
+                    let factors = _mm512_cvtepu8_epi32(_mm_loadu_si128(factors.cast()));
+                    add_scaled(&mut values, dots, factors);
                 }
             }
 
@@ -353,12 +404,24 @@ unsafe fn super_blocks_q4_k<const R: usize>(panel: *const u8, tile: &Tile<'_>, s
     store(&totals, sums);
 }
 
-/// # Safety
-/// `panel` holds `tile.blocks` super-blocks; per super-block the tile has `8 * R` codes, `R` scales, `16 * R` starts.
+/// Adds integer sums times their sub-block's integer scales.
+#[inline]
 #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx512vnni")]
-unsafe fn super_blocks_q6_k<const R: usize>(panel: *const u8, tile: &Tile<'_>, sums: &mut [[f32; LANES]; R]) {
-    let low_mask = _mm512_set1_epi8(0x0f);
-    let high_mask = _mm512_set1_epi8(0x30);
+fn add_scaled<const R: usize>(values: &mut [__m512; R], dots: &[__m512i; R], factors: __m512i) {
+    let factors = _mm512_cvtepi32_ps(factors);
+    for (value, dot) in values.iter_mut().zip(dots) {
+        *value = _mm512_fmadd_ps(_mm512_cvtepi32_ps(*dot), factors, *value);
+    }
+}
+
+/// # Safety
+/// `panel` holds `tile.blocks` super-blocks; per super-block the tile has `8 * R` codes, `R` scales, `16 * R` starts. `G` is 2 or 4.
+#[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx512vnni")]
+unsafe fn super_blocks_q6_k<const R: usize, const G: usize>(
+    panel: *const u8,
+    tile: &Tile<'_>,
+    sums: &mut [[f32; LANES]; R],
+) {
     let mut totals = [_mm512_setzero_ps(); R];
     for block in 0..tile.blocks {
         // SAFETY: the caller's contract; offsets stay within the super-block and its entries in the tile.
@@ -366,34 +429,36 @@ unsafe fn super_blocks_q6_k<const R: usize>(panel: *const u8, tile: &Tile<'_>, s
             let base = panel.add(block * q6_k::BYTES);
             prefetch::<{ q6_k::CODES / 64 }>(base);
             let mut values = [_mm512_setzero_ps(); R];
-            for sub in 0..16 {
-                let codes = base.add(q6_k::CODES + sub * q6_k::SUB_BLOCK);
-                prefetch::<3>(codes);
-                let activations: *const i8 = tile.codes.as_ptr().add((block * 8 + sub / 2) * R).cast();
-                let activations = activations.add(sub % 2 * 16);
-                let starts = tile.starts.as_ptr().add((block * 16 + sub) * R);
-                let mut dots = [_mm512_setzero_si512(); R];
-                for (row, dot) in dots.iter_mut().enumerate() {
-                    *dot = _mm512_set1_epi32(*starts.add(row));
+            for group in 0..16 / G {
+                let first = group * G;
+                let codes = base.add(q6_k::CODES + first * q6_k::SUB_BLOCK);
+                let activations: *const i8 = tile.codes.as_ptr().add((block * 8 + first / 2) * R).cast();
+                let starts = tile.starts.as_ptr().add((block * 16 + first) * R);
+                let mut dots = [[_mm512_setzero_si512(); R]; G];
+                for (sub, dots) in dots.iter_mut().enumerate() {
+                    for (row, dot) in dots.iter_mut().enumerate() {
+                        *dot = _mm512_set1_epi32(*starts.add(sub * R + row));
+                    }
                 }
-                let (first, second) = (load(codes), load(codes.add(64)));
-                let high = load(codes.add(128));
-                let quads = [
-                    (first, _mm512_slli_epi16::<4>(high)),
-                    (_mm512_srli_epi16::<4>(first), _mm512_slli_epi16::<2>(high)),
-                    (second, high),
-                    (_mm512_srli_epi16::<4>(second), _mm512_srli_epi16::<2>(high)),
-                ];
-                for (quad, (low, high)) in quads.into_iter().enumerate() {
-                    // low & 0x0f | high & 0x30
-                    let high = _mm512_and_si512(high, high_mask);
-                    let weights = _mm512_ternarylogic_epi32::<0xea>(low, low_mask, high);
-                    multiply(&mut dots, weights, activations.add(quad * 4));
+                for half in 0..2 {
+                    for (couple, dots) in dots.as_chunks_mut::<2>().0.iter_mut().enumerate() {
+                        let codes = codes.add(couple * 2 * q6_k::SUB_BLOCK);
+                        let mut weights = [(_mm512_setzero_si512(), _mm512_setzero_si512()); 2];
+                        for (sub, weights) in weights.iter_mut().enumerate() {
+                            let codes = codes.add(sub * q6_k::SUB_BLOCK);
+                            prefetch::<1>(codes.wrapping_add(half * 64));
+                            let (low, high) = (load(codes.add(half * 64)), load(codes.add(128)));
+                            *weights = six_bits(low, high, half);
+                        }
+                        let activations = activations.add(couple * R * 32 + half * 8);
+                        multiply_group!(dots, weights, activations, 16);
+                    }
                 }
-                let factors = _mm_loadu_si128(base.add(q6_k::SCALES + sub * LANES).cast());
-                let factors = _mm512_cvtepi32_ps(_mm512_cvtepi8_epi32(factors));
-                for (value, dot) in values.iter_mut().zip(dots) {
-                    *value = _mm512_fmadd_ps(_mm512_cvtepi32_ps(dot), factors, *value);
+                for (sub, dots) in dots.iter().enumerate() {
+                    prefetch::<1>(codes.wrapping_add(sub * q6_k::SUB_BLOCK + 128));
+                    let factors = base.add(q6_k::SCALES + (first + sub) * LANES);
+                    let factors = _mm512_cvtepi8_epi32(_mm_loadu_si128(factors.cast()));
+                    add_scaled(&mut values, dots, factors);
                 }
             }
             let scale = _mm512_loadu_ps(base.add(q6_k::SCALE).cast());
@@ -405,6 +470,24 @@ unsafe fn super_blocks_q6_k<const R: usize>(panel: *const u8, tile: &Tile<'_>, s
         }
     }
     store(&totals, sums);
+}
+
+/// Six-bit codes of eight inputs from their nibbles and the two-bit fields `2 * half` and `2 * half + 1` of `high`.
+#[inline]
+#[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx512vnni")]
+fn six_bits(low: __m512i, high: __m512i, half: usize) -> (__m512i, __m512i) {
+    let (low_mask, high_mask) = (_mm512_set1_epi8(0x0f), _mm512_set1_epi8(0x30));
+    let (first, second) = if half == 0 {
+        (_mm512_slli_epi16::<4>(high), _mm512_slli_epi16::<2>(high))
+    } else {
+        (high, _mm512_srli_epi16::<2>(high))
+    };
+    // nibble & 0x0f | field & 0x30
+    let join = |nibble, field| {
+        let field = _mm512_and_si512(field, high_mask);
+        _mm512_ternarylogic_epi32::<0xea>(nibble, low_mask, field)
+    };
+    (join(low, first), join(_mm512_srli_epi16::<4>(low), second))
 }
 
 /// As [`crate::Isa::read`].

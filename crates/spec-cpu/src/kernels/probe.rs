@@ -57,6 +57,12 @@ pub fn peak_int8_macs(isa: Isa, pool: &Pool) -> f64 {
         #[cfg(target_arch = "x86_64")]
         Isa::Avx512Vnni(_) => 400_000,
     };
+    peak_int8_macs_for(isa, pool, rounds)
+}
+
+/// As [`peak_int8_macs`], over `rounds` rounds per task: short ones find the peak of a machine that other processes use too.
+#[must_use]
+pub fn peak_int8_macs_for(isa: Isa, pool: &Pool, rounds: usize) -> f64 {
     // Equal parts, a few per thread: a thread that loses its core for a moment takes fewer.
     let tasks = pool.threads() * 4;
     let macs = std::sync::atomic::AtomicU64::new(0);
