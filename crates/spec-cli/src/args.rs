@@ -1,0 +1,315 @@
+//! The command line as typed. Each flag is defined once.
+
+use std::path::PathBuf;
+
+use clap::{Args, Parser, Subcommand, ValueEnum};
+use spec_core::Token;
+
+/// Faster generation from large language models, token for token the same as without.
+#[derive(Debug, Parser)]
+#[command(
+    name = "spec",
+    version,
+    max_term_width = 100,
+    after_help = "Exit codes: 0 done, 1 failed, 2 the command line was wrong.\n\
+        SPEC_CPU_ISA=portable runs the portable kernels on any machine; they are slow.\n\n\
+        Try: spec generate --model MODEL.gguf --chat -p 'Write a haiku about rivers.'"
+)]
+pub(crate) struct Cli {
+    #[command(subcommand)]
+    pub(crate) command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum Command {
+    /// Continue a prompt, with speculation unless `--draft none`
+    Generate(GenerateArgs),
+    /// Show what a model file holds
+    Inspect(InspectArgs),
+    /// Show how a text is split into tokens
+    Tokenize(TokenizeArgs),
+    /// Measure
+    Bench(BenchArgs),
+    /// Run prompts plain and speculative, compare the token ids, and print what speculation gains
+    Demo(DemoArgs),
+}
+
+/// Where guesses come from.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
+pub(crate) enum DraftKind {
+    /// The draft model when `--draft-model` is given, else n-gram
+    Auto,
+    /// The model given by `--draft-model`
+    Model,
+    /// Copy what followed the same words earlier in the text; needs no second model
+    Ngram,
+    /// The target's own file, opened a second time: a check, not a gain
+    #[value(name = "self")]
+    Itself,
+    /// No speculation
+    None,
+}
+
+/// What the KV cache stores.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
+pub(crate) enum KvKind {
+    /// Half precision
+    F16,
+    /// Single precision, twice the memory
+    F32,
+}
+
+/// How the answer is printed.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
+pub(crate) enum OutputKind {
+    /// Text, as it comes
+    Text,
+    /// Token ids, comma-separated, fit for `--ids`
+    Ids,
+}
+
+/// Draft length: a number, or left to the engine.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum DraftLen {
+    Auto,
+    Tokens(usize),
+}
+
+/// Tokens drafted a round when nothing else is said.
+pub(crate) const DEFAULT_DRAFT_LEN: usize = 5;
+
+impl DraftLen {
+    pub(crate) fn tokens(self) -> usize {
+        match self {
+            Self::Auto => DEFAULT_DRAFT_LEN,
+            Self::Tokens(tokens) => tokens,
+        }
+    }
+}
+
+fn draft_len(text: &str) -> Result<DraftLen, String> {
+    if text == "auto" {
+        return Ok(DraftLen::Auto);
+    }
+    match text.parse() {
+        Ok(tokens) if tokens <= 64 => Ok(DraftLen::Tokens(tokens)),
+        _ => Err("give `auto` or a number from 0 to 64".into()),
+    }
+}
+
+fn threads(text: &str) -> Result<usize, String> {
+    match text.parse() {
+        Ok(count) if (1..=256).contains(&count) => Ok(count),
+        _ => Err("give a number from 1 to 256".into()),
+    }
+}
+
+/// Target, draft and device: what `generate` and `demo` share.
+#[derive(Debug, Args)]
+pub(crate) struct ModelArgs {
+    /// The model that answers: a GGUF file
+    #[arg(long, short, value_name = "FILE")]
+    pub(crate) model: PathBuf,
+
+    /// Where guesses come from
+    #[arg(long, value_enum, default_value_t = DraftKind::Auto, help_heading = "Speculation")]
+    pub(crate) draft: DraftKind,
+
+    /// A smaller model of the same vocabulary; loaded only by `--draft model` and `--draft auto`
+    #[arg(long, value_name = "FILE", help_heading = "Speculation")]
+    pub(crate) draft_model: Option<PathBuf>,
+
+    /// Tokens guessed a round, or `auto`, which is 5; 3 to 5 is usual
+    #[arg(long, value_name = "N", default_value = "auto", value_parser = draft_len, help_heading = "Speculation")]
+    pub(crate) draft_len: DraftLen,
+
+    /// Worker threads; all cores when not given
+    #[arg(long, value_name = "N", value_parser = threads, help_heading = "Device")]
+    pub(crate) threads: Option<usize>,
+
+    /// Precision of the KV cache
+    #[arg(long, value_enum, default_value_t = KvKind::F16, help_heading = "Device")]
+    pub(crate) kv: KvKind,
+}
+
+#[derive(Debug, Args)]
+#[command(group = clap::ArgGroup::new("input").required(true).args(["prompt", "file", "ids"]))]
+pub(crate) struct GenerateArgs {
+    #[command(flatten)]
+    pub(crate) model: ModelArgs,
+
+    /// The prompt
+    #[arg(long, short, value_name = "TEXT", help_heading = "Prompt", allow_hyphen_values = true)]
+    pub(crate) prompt: Option<String>,
+
+    /// Read the prompt from a file, or from standard input when it is `-`
+    #[arg(long, short, value_name = "FILE", help_heading = "Prompt")]
+    pub(crate) file: Option<PathBuf>,
+
+    /// The prompt as token ids, used exactly as given
+    #[arg(long, value_name = "1,2,3", value_delimiter = ',', help_heading = "Prompt")]
+    pub(crate) ids: Option<Vec<Token>>,
+
+    /// Put the prompt into the model's chat template, as the user's message
+    #[arg(long, conflicts_with = "ids", help_heading = "Prompt")]
+    pub(crate) chat: bool,
+
+    /// 0 always takes the likeliest token; higher is more varied
+    #[arg(long, value_name = "T", default_value_t = 0.0, allow_negative_numbers = true, help_heading = "Sampling")]
+    pub(crate) temperature: f32,
+
+    /// Sample from the K likeliest tokens; 0 is off
+    #[arg(long, value_name = "K", default_value_t = 0, help_heading = "Sampling")]
+    pub(crate) top_k: usize,
+
+    /// Sample from the likeliest tokens that together have probability P; 1 is off
+    #[arg(long, value_name = "P", default_value_t = 1.0, allow_negative_numbers = true, help_heading = "Sampling")]
+    pub(crate) top_p: f32,
+
+    /// Drop tokens less likely than P times the likeliest; 0 is off
+    #[arg(long, value_name = "P", default_value_t = 0.0, allow_negative_numbers = true, help_heading = "Sampling")]
+    pub(crate) min_p: f32,
+
+    /// Weaken tokens that the text already has; 1 is off
+    #[arg(long, value_name = "R", default_value_t = 1.0, allow_negative_numbers = true, help_heading = "Sampling")]
+    pub(crate) repeat_penalty: f32,
+
+    /// The same seed gives the same answer; a fresh one is drawn and reported when not given
+    #[arg(long, value_name = "S", help_heading = "Sampling")]
+    pub(crate) seed: Option<u64>,
+
+    /// Tokens to generate at most
+    #[arg(
+        long,
+        short = 'n',
+        value_name = "N",
+        default_value_t = 512,
+        allow_negative_numbers = true,
+        help_heading = "Limits"
+    )]
+    pub(crate) max_tokens: usize,
+
+    /// Positions to make room for; by default what prompt and `--max-tokens` need, within the model's own
+    #[arg(long, value_name = "N", help_heading = "Limits")]
+    pub(crate) context: Option<usize>,
+
+    /// End the answer before this text; may be given several times
+    #[arg(long, value_name = "TEXT", allow_hyphen_values = true, help_heading = "Limits")]
+    pub(crate) stop: Vec<String>,
+
+    /// End the answer at this token id, beside the model's own end tokens; may be given several times
+    #[arg(long, value_name = "ID", help_heading = "Limits")]
+    pub(crate) stop_id: Vec<Token>,
+
+    /// Report each token's log-probability and the N likeliest alternatives, in `--json`
+    #[arg(long, value_name = "N", help_heading = "Output")]
+    pub(crate) logprobs: Option<usize>,
+
+    /// What to print
+    #[arg(long, value_enum, default_value_t = OutputKind::Text, help_heading = "Output")]
+    pub(crate) output: OutputKind,
+
+    /// One JSON object with the answer and all figures, instead of text
+    #[arg(long, help_heading = "Output")]
+    pub(crate) json: bool,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct InspectArgs {
+    /// A GGUF file
+    #[arg(long, short, value_name = "FILE")]
+    pub(crate) model: PathBuf,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct TokenizeArgs {
+    /// A GGUF file
+    #[arg(long, short, value_name = "FILE")]
+    pub(crate) model: PathBuf,
+
+    /// Parse special tokens in the text, and add the beginning token where the model asks for one
+    #[arg(long)]
+    pub(crate) special: bool,
+
+    /// Print `{"tokens": [...]}`
+    #[arg(long)]
+    pub(crate) json: bool,
+
+    /// The text
+    #[arg(allow_hyphen_values = true)]
+    pub(crate) text: String,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct BenchArgs {
+    #[command(subcommand)]
+    pub(crate) bench: Bench,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum Bench {
+    /// Time passes of several row counts, interleaved, beside the machine's ceilings
+    Forward(BenchForwardArgs),
+}
+
+/// Rows whose logits a pass delivers.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
+pub(crate) enum LogitsKind {
+    /// Every row's, as verification needs them
+    All,
+    /// The last row's, as prefill needs them
+    Last,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct BenchForwardArgs {
+    /// A GGUF file
+    #[arg(long, short, value_name = "FILE")]
+    pub(crate) model: PathBuf,
+
+    /// Row counts
+    #[arg(long, value_name = "N,N", value_delimiter = ',', default_value = "1,2,4,8,16,512")]
+    pub(crate) rows: Vec<usize>,
+
+    /// Tokens in the KV cache before the pass
+    #[arg(long, value_name = "N", default_value_t = 0)]
+    pub(crate) context: usize,
+
+    /// Rows whose logits are computed
+    #[arg(long, value_enum, default_value_t = LogitsKind::All)]
+    pub(crate) logits: LogitsKind,
+
+    /// Rounds; each runs every row count once and both ceilings
+    #[arg(long, value_name = "N", default_value_t = 15)]
+    pub(crate) rounds: usize,
+
+    /// Worker threads; all cores when not given
+    #[arg(long, value_name = "N", value_parser = threads)]
+    pub(crate) threads: Option<usize>,
+
+    /// Precision of the KV cache
+    #[arg(long, value_enum, default_value_t = KvKind::F16)]
+    pub(crate) kv: KvKind,
+
+    /// One JSON object instead of a table
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct DemoArgs {
+    #[command(flatten)]
+    pub(crate) model: ModelArgs,
+
+    /// A directory of prompts, one `.txt` file each
+    #[arg(long, value_name = "DIR")]
+    pub(crate) prompts: PathBuf,
+
+    /// Tokens to generate at most
+    #[arg(long, short = 'n', value_name = "N", default_value_t = 200)]
+    pub(crate) max_tokens: usize,
+
+    /// A JSON line per prompt instead of a table
+    #[arg(long)]
+    pub(crate) json: bool,
+}

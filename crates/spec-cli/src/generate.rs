@@ -1,0 +1,169 @@
+use std::io::{IsTerminal, Read, Write};
+use std::path::Path;
+use std::process::ExitCode;
+
+use anyhow::{Context, Result};
+use spec_core::{Fixed, SamplingParams, Token};
+use spec_model::Message;
+use spec_runtime::{CancelToken, Emitted, Request, StopRules};
+
+use crate::args::{GenerateArgs, OutputKind};
+use crate::session::{Opened, Session};
+use crate::{report, usage};
+
+pub(crate) fn run(args: GenerateArgs) -> Result<ExitCode> {
+    let sampling = SamplingParams {
+        temperature: args.temperature,
+        top_k: args.top_k,
+        top_p: args.top_p,
+        min_p: args.min_p,
+        repeat_penalty: args.repeat_penalty,
+        ..SamplingParams::default()
+    };
+    let opened = Opened::open(&args.model.model)?;
+    let vocab = opened.tokenizer().real_vocab_size();
+    sampling.validate(vocab).map_err(|error| usage(error.to_string()))?;
+    let prompt = prompt_tokens(&args, &opened)?;
+    if let Some(id) = args.stop_id.iter().find(|&&id| id as usize >= vocab) {
+        return Err(usage(format!("--stop-id {id} is not in the vocabulary of {vocab} tokens")));
+    }
+    if args.stop.iter().any(String::is_empty) {
+        return Err(usage("--stop is empty; it would end every answer at once"));
+    }
+    let context = context(&args, prompt.len(), opened.checkpoint.config().context_length)?;
+
+    let mut session = Session::load(&args.model, &opened, context)?;
+    if let Some(warning) = session.device.warning() {
+        eprintln!("spec: {warning}");
+    }
+    let mut engine = session.engine();
+    let drafter = engine.drafter().unwrap_or("none").to_owned();
+    let mut end_ids = opened.tokenizer().end_ids().to_vec();
+    end_ids.extend(&args.stop_id);
+    let cancel = CancelToken::new();
+    let request = Request {
+        prompt,
+        sampling,
+        seed: args.seed,
+        choice: 0,
+        stop: StopRules { end_ids, texts: args.stop.clone(), max_tokens: args.max_tokens },
+        rule: None,
+        draft_len: Box::new(Fixed(args.model.draft_len.tokens())),
+        logprobs: args.logprobs,
+        cancel: cancel.clone(),
+    };
+
+    let mut printer = Printer::new(&args, cancel);
+    let completion = engine.generate(request, &mut |emitted| printer.print(emitted))?;
+    printer.finish()?;
+    if args.json {
+        writeln!(std::io::stdout(), "{}", report::json(&completion, &drafter, session.load))?;
+    } else {
+        eprintln!("{}", report::footer(&completion, &drafter));
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Streams the answer; remembers the first failure to write and ends the generation then.
+struct Printer {
+    output: Option<OutputKind>,
+    first: bool,
+    at_line_start: bool,
+    failed: Option<std::io::Error>,
+    cancel: CancelToken,
+}
+
+impl Printer {
+    fn new(args: &GenerateArgs, cancel: CancelToken) -> Self {
+        let output = (!args.json).then_some(args.output);
+        Self { output, first: true, at_line_start: true, failed: None, cancel }
+    }
+
+    fn print(&mut self, emitted: &Emitted) {
+        let text = match self.output {
+            None => return,
+            Some(OutputKind::Text) => emitted.text.clone(),
+            Some(OutputKind::Ids) if !emitted.shown => return,
+            Some(OutputKind::Ids) if self.first => emitted.token.to_string(),
+            Some(OutputKind::Ids) => format!(",{}", emitted.token),
+        };
+        if text.is_empty() || self.failed.is_some() {
+            return;
+        }
+        self.first = false;
+        self.at_line_start = text.ends_with('\n');
+        let mut stdout = std::io::stdout().lock();
+        if let Err(error) = stdout.write_all(text.as_bytes()).and_then(|()| stdout.flush()) {
+            self.failed = Some(error);
+            self.cancel.cancel();
+        }
+    }
+
+    fn finish(self) -> Result<()> {
+        if let Some(error) = self.failed {
+            return Err(error).context("writing the answer");
+        }
+        // A file or pipe gets the answer and nothing else; a terminal needs its cursor on a fresh line.
+        let ids = self.output == Some(OutputKind::Ids);
+        if !self.at_line_start && (ids || std::io::stdout().is_terminal()) {
+            println!();
+        }
+        Ok(())
+    }
+}
+
+fn prompt_tokens(args: &GenerateArgs, opened: &Opened) -> Result<Vec<Token>> {
+    if let Some(ids) = &args.ids {
+        let vocab = opened.tokenizer().real_vocab_size();
+        if let Some((index, id)) = ids.iter().enumerate().find(|&(_, &id)| id as usize >= vocab) {
+            return Err(usage(format!(
+                "--ids: id {id} (number {}) is not in the vocabulary of {vocab} tokens",
+                index + 1
+            )));
+        }
+        return Ok(ids.clone());
+    }
+    let text = match (&args.prompt, &args.file) {
+        (Some(text), _) => text.clone(),
+        (None, Some(path)) => read_prompt(path)?,
+        (None, None) => return Err(usage("no prompt: give -p TEXT, -f FILE or --ids 1,2,3")),
+    };
+    let text = if args.chat {
+        let template = opened.checkpoint.chat_template()?.ok_or_else(|| {
+            usage(format!("--chat: {} has no chat template; leave the flag out", args.model.model.display()))
+        })?;
+        template.render(&[Message::new("user", &text)])?
+    } else {
+        text
+    };
+    let tokens = opened.tokenizer().encode(&text, true)?;
+    if tokens.is_empty() {
+        return Err(usage("the prompt is empty; give some text"));
+    }
+    Ok(tokens)
+}
+
+fn read_prompt(path: &Path) -> Result<String> {
+    let mut bytes = Vec::new();
+    if path == Path::new("-") {
+        std::io::stdin().read_to_end(&mut bytes).context("reading the prompt from standard input")?;
+    } else {
+        bytes = std::fs::read(path).with_context(|| format!("reading the prompt from {}", path.display()))?;
+    }
+    String::from_utf8(bytes).with_context(|| format!("the prompt in {} is not UTF-8", path.display()))
+}
+
+/// Positions to make room for, or why the request does not fit.
+fn context(args: &GenerateArgs, prompt: usize, trained: usize) -> Result<usize> {
+    let wanted = args.context.unwrap_or_else(|| trained.min(prompt + args.max_tokens));
+    if wanted > trained {
+        return Err(usage(format!("--context {wanted}: the model was trained for {trained} positions")));
+    }
+    if args.max_tokens > 0 && prompt >= wanted {
+        let limit = if args.context.is_some() { "--context" } else { "the model" };
+        return Err(usage(format!(
+            "the prompt has {prompt} tokens, {limit} allows {wanted} with the answer; shorten the prompt"
+        )));
+    }
+    Ok(wanted.max(1))
+}

@@ -1,0 +1,82 @@
+//! What a generation is reported as, to people and to programs. The figures are those of `spec_runtime`.
+
+use std::time::Duration;
+
+use serde_json::{Value, json};
+use spec_core::TokenLogProb;
+use spec_runtime::{Completion, SpeculationStats};
+
+/// The line below an answer.
+pub(crate) fn footer(completion: &Completion, drafter: &str) -> String {
+    let stats = &completion.speculation;
+    let mut line = format!(
+        "[{} tokens, {:.1} tokens/s",
+        completion.completion_tokens,
+        completion.timings.tokens_per_second(completion.completion_tokens)
+    );
+    if stats.drafted > 0 {
+        line += &format!(
+            "; {drafter}: {:.0} % of {} draft tokens accepted, {:.2} a round",
+            100.0 * stats.acceptance_rate(),
+            stats.drafted,
+            stats.mean_accepted_length()
+        );
+    } else if drafter != "none" {
+        line += &format!("; {drafter}: nothing to draft");
+    }
+    line += &format!("; {}; seed {}]", completion.finish.name(), completion.seed);
+    line
+}
+
+/// The object that `--json` prints.
+pub(crate) fn json(completion: &Completion, drafter: &str, load: Duration) -> Value {
+    let timings = &completion.timings;
+    let mut object = json!({
+        "tokens": completion.tokens,
+        "text": completion.text,
+        "finish_reason": completion.finish.name(),
+        "prompt_tokens": completion.prompt_tokens,
+        "completion_tokens": completion.completion_tokens,
+        "seed": completion.seed,
+        "timings": {
+            "load_ms": millis(load),
+            "prefill_ms": millis(timings.prefill),
+            "decode_ms": millis(timings.decode),
+            "draft_ms": millis(timings.draft),
+            "verify_ms": millis(timings.verify),
+            "sample_ms": millis(timings.sample),
+            "rollback_ms": millis(timings.rollback),
+            "decode_tokens_per_second": timings.tokens_per_second(completion.completion_tokens),
+        },
+        "speculation": speculation(&completion.speculation, drafter, completion.rule),
+    });
+    if let Some(logprobs) = &completion.logprobs {
+        object["logprobs"] = logprobs.iter().map(logprob).collect();
+    }
+    object
+}
+
+fn speculation(stats: &SpeculationStats, drafter: &str, rule: &str) -> Value {
+    let positions: Vec<Value> =
+        stats.by_position.iter().map(|p| json!({ "drafted": p.drafted, "accepted": p.accepted })).collect();
+    json!({
+        "drafter": drafter,
+        "rule": rule,
+        "rounds": stats.rounds,
+        "drafted_rounds": stats.drafted_rounds,
+        "drafted": stats.drafted,
+        "accepted": stats.accepted,
+        "acceptance_rate": stats.acceptance_rate(),
+        "mean_accepted_length": stats.mean_accepted_length(),
+        "tokens_per_round": stats.tokens_per_round(),
+        "accepted_by_position": positions,
+    })
+}
+
+fn logprob(token: &TokenLogProb) -> Value {
+    json!({ "id": token.id, "logprob": token.logprob, "top": token.top })
+}
+
+pub(crate) fn millis(duration: Duration) -> f64 {
+    duration.as_secs_f64() * 1e3
+}

@@ -1,0 +1,186 @@
+//! From flags to an engine: files opened, models loaded, drafter chosen.
+
+use std::borrow::Cow;
+use std::path::Path;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result};
+use indicatif::{ProgressBar, ProgressStyle};
+use spec_core::Token;
+use spec_cpu::{CpuModel, Isa, KvType, LoadOptions, Pool};
+use spec_model::{Checkpoint, Tokenizer};
+use spec_runtime::{Drafter, Engine, Model, ModelDrafter, NgramDrafter, TokenText, check_vocabularies};
+
+use crate::args::{DraftKind, KvKind, ModelArgs};
+use crate::usage;
+
+/// A tokenizer as the engine sees it.
+pub(crate) struct Vocabulary(pub(crate) Tokenizer);
+
+impl TokenText for Vocabulary {
+    fn vocab(&self) -> usize {
+        self.0.real_vocab_size()
+    }
+
+    fn bytes(&self, token: Token) -> Cow<'_, [u8]> {
+        Cow::Owned(self.0.token_bytes(token, false).unwrap_or_default())
+    }
+
+    fn label(&self, token: Token) -> Cow<'_, str> {
+        Cow::Borrowed(self.0.token_text(token).unwrap_or_default())
+    }
+}
+
+/// A model file, opened and not yet loaded.
+pub(crate) struct Opened {
+    pub(crate) checkpoint: Checkpoint,
+    pub(crate) vocabulary: Arc<Vocabulary>,
+}
+
+impl Opened {
+    pub(crate) fn open(path: &Path) -> Result<Self> {
+        let checkpoint = Checkpoint::open(path)?;
+        let vocabulary = Arc::new(Vocabulary(checkpoint.tokenizer()?));
+        Ok(Self { checkpoint, vocabulary })
+    }
+
+    pub(crate) fn tokenizer(&self) -> &Tokenizer {
+        &self.vocabulary.0
+    }
+}
+
+/// The device: one pool of threads, one family of kernels.
+pub(crate) struct Device {
+    pool: Arc<Pool>,
+    isa: Isa,
+}
+
+impl Device {
+    pub(crate) fn new(threads: Option<usize>) -> Result<Self> {
+        let threads = match threads {
+            Some(threads) => threads,
+            None => std::thread::available_parallelism().map_or(1, usize::from),
+        };
+        Ok(Self { pool: Arc::new(Pool::new(threads)?), isa: Isa::from_environment()? })
+    }
+
+    pub(crate) fn pool(&self) -> &Pool {
+        &self.pool
+    }
+
+    pub(crate) fn isa(&self) -> Isa {
+        self.isa
+    }
+
+    /// What to tell a user whose machine runs the slow kernels.
+    pub(crate) fn warning(&self) -> Option<&'static str> {
+        (self.isa == Isa::Portable)
+            .then_some("portable kernels: no AVX-512 VNNI here, or SPEC_CPU_ISA says so; expect a tenth of the speed")
+    }
+
+    /// Loads a model for sequences of `context` positions and shows progress on a terminal.
+    pub(crate) fn load(&self, checkpoint: &Checkpoint, kv: KvKind, context: usize) -> Result<Arc<CpuModel>> {
+        let name = checkpoint.gguf().name().to_owned();
+        let bar = ProgressBar::new(0).with_style(progress_style()).with_message(format!("loading {name}"));
+        let mut progress = |done: usize, total: usize| {
+            bar.set_length(total as u64);
+            bar.set_position(done as u64);
+        };
+        let mut options = LoadOptions::new(Arc::clone(&self.pool));
+        options.kv = kv_type(kv);
+        options.context = Some(context);
+        options.isa = Some(self.isa);
+        options.progress = Some(&mut progress);
+        let model = CpuModel::load(checkpoint, options).with_context(|| name.clone());
+        bar.finish_and_clear();
+        Ok(Arc::new(model?))
+    }
+}
+
+fn progress_style() -> ProgressStyle {
+    ProgressStyle::with_template("{msg} {bar:30} {bytes}/{total_bytes}")
+        .unwrap_or_else(|_| ProgressStyle::default_bar())
+}
+
+pub(crate) fn kv_type(kv: KvKind) -> KvType {
+    match kv {
+        KvKind::F16 => KvType::F16,
+        KvKind::F32 => KvType::F32,
+    }
+}
+
+/// Target and drafter, ready to generate.
+pub(crate) struct Session {
+    pub(crate) device: Device,
+    pub(crate) target: Arc<CpuModel>,
+    pub(crate) vocabulary: Arc<Vocabulary>,
+    pub(crate) drafter: Option<Box<dyn Drafter>>,
+    pub(crate) load: Duration,
+}
+
+impl Session {
+    /// Loads what the flags name, for sequences of `context` positions. `opened` is the target's file.
+    pub(crate) fn load(args: &ModelArgs, opened: &Opened, context: usize) -> Result<Self> {
+        let begun = Instant::now();
+        let draft = DraftSource::choose(args)?;
+        let draft_file = match draft {
+            DraftSource::Model(path) => {
+                let draft = Opened::open(path)?;
+                check_vocabularies(&*opened.vocabulary, &*draft.vocabulary)
+                    .with_context(|| path.display().to_string())?;
+                Some(draft)
+            }
+            DraftSource::Itself => Some(Opened::open(&args.model)?),
+            DraftSource::None | DraftSource::Ngram => None,
+        };
+        let device = Device::new(args.threads)?;
+        let target = device.load(&opened.checkpoint, args.kv, context)?;
+        let drafter: Option<Box<dyn Drafter>> = match (&draft, draft_file) {
+            (_, Some(file)) => {
+                // A draft model with a smaller context of its own stops drafting there; it need not hold more.
+                let own = context.min(file.checkpoint.config().context_length);
+                let model = device.load(&file.checkpoint, args.kv, own)?;
+                Some(Box::new(ModelDrafter::new(model)))
+            }
+            (DraftSource::Ngram, None) => Some(Box::new(NgramDrafter::new())),
+            _ => None,
+        };
+        let vocabulary = Arc::clone(&opened.vocabulary);
+        Ok(Self { device, target, vocabulary, drafter, load: begun.elapsed() })
+    }
+
+    /// An engine over the target that does not speculate.
+    pub(crate) fn plain_engine(&self) -> Engine {
+        let target = Arc::clone(&self.target) as Arc<dyn Model>;
+        let vocabulary = Arc::clone(&self.vocabulary) as Arc<dyn TokenText>;
+        Engine::new(target, vocabulary)
+    }
+
+    /// The engine that the flags ask for. The drafter goes with it.
+    pub(crate) fn engine(&mut self) -> Engine {
+        match self.drafter.take() {
+            Some(drafter) => self.plain_engine().with_drafter(drafter),
+            None => self.plain_engine(),
+        }
+    }
+}
+
+enum DraftSource<'a> {
+    None,
+    Ngram,
+    Itself,
+    Model(&'a Path),
+}
+
+impl<'a> DraftSource<'a> {
+    fn choose(args: &'a ModelArgs) -> Result<Self> {
+        Ok(match (args.draft, args.draft_model.as_deref()) {
+            (DraftKind::None, _) => Self::None,
+            (DraftKind::Itself, _) => Self::Itself,
+            (DraftKind::Ngram, _) | (DraftKind::Auto, None) => Self::Ngram,
+            (DraftKind::Auto | DraftKind::Model, Some(path)) => Self::Model(path),
+            (DraftKind::Model, None) => return Err(usage("--draft model needs a file: give --draft-model FILE")),
+        })
+    }
+}
