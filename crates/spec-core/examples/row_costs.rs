@@ -15,7 +15,7 @@ const RUNS: usize = 20;
 fn row(seed: u64, lead: f32) -> Vec<f32> {
     let choices = KeyedChoices::new(seed, 0);
     let bits = |index: usize| {
-        choices.bits(spec_core::ChoiceKey { position: index, node: None, purpose: spec_core::Purpose::Draft })
+        choices.bits(spec_core::ChoiceKey { position: index, node: None, purpose: spec_core::Purpose::Draft, draw: 0 })
     };
     let mut logits: Vec<f32> = (0..VOCAB)
         .map(|token| {

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use spec_core::{
     AcceptanceRule, Coupled, DraftTree, KeyedChoices, Noise, PathLaws, Pipeline, SamplingParams, ScalarScan, Scratch,
-    Token, VerifyError,
+    Token,
 };
 
 const VOCAB: usize = 5;
@@ -26,7 +26,7 @@ fn drafter_row(token: Token) -> Vec<f32> {
     TARGET[token as usize].iter().map(|logit| logit * 0.6).collect()
 }
 
-fn main() -> Result<(), VerifyError> {
+fn main() -> Result<(), Box<dyn std::error::Error>> {
     let params = SamplingParams { temperature: 0.8, top_p: 0.95, repeat_penalty: 1.1, ..SamplingParams::default() };
     let mut pipeline = Pipeline::new(params, VOCAB)?;
     let rule = Coupled::new(Noise::new(SEED), Arc::new(ScalarScan));
@@ -37,24 +37,25 @@ fn main() -> Result<(), VerifyError> {
     while text.len() < 25 {
         // Draft three tokens. The history advances with the draft and is taken back after it.
         let committed = text.len();
-        let mut draft = Vec::new();
-        let mut last = text[committed - 1];
+        let mut choices = KeyedChoices::new(SEED, committed);
+        let (mut tree, mut parent, mut last) = (DraftTree::new(), None, text[committed - 1]);
         for depth in 0..3 {
             let row = drafter_row(last);
             let law = pipeline.law(&row, None, &mut scratch)?;
-            last = rule.proposal().pick(&law, committed + depth);
-            draft.push(last);
+            let nodes = rule.proposal().propose(&mut tree, parent, &law, 1, committed + depth, &mut choices)?;
+            let node = nodes[0];
+            (parent, last) = (Some(node), tree.node(node).token);
             pipeline.push(last);
         }
         pipeline.truncate(committed);
-        let tree = DraftTree::chain(&draft, rule.proposal().origin());
+        let draft: Vec<Token> = tree.nodes().map(|(_, node)| node.token).collect();
 
         // One row after the committed text and one after each draft token: what a target pass returns.
         let scored = [text[committed - 1]].into_iter().chain(draft.iter().copied());
         let rows: Vec<Vec<f32>> = scored.map(|token| TARGET[token as usize].to_vec()).collect();
 
         let mut laws = PathLaws::new(&tree, &rows, &mut pipeline, committed, None);
-        let outcome = rule.verify(&tree, &mut laws, &mut KeyedChoices::new(SEED, committed))?;
+        let outcome = rule.verify(&tree, &mut laws, &mut choices)?;
         drop(laws);
 
         let accepted: Vec<Token> = outcome.accepted.iter().map(|&node| tree.node(node).token).collect();

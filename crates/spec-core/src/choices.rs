@@ -3,8 +3,8 @@
 //! Rules ask a [`Choices`] source instead of drawing numbers. Production answers from a keyed generator; a proof answers
 //! every way and multiplies the probabilities, so that the code that ships is the code that is enumerated.
 
-use crate::NodeId;
 use crate::math::{GOLDEN, mix64};
+use crate::{NodeId, mutant};
 
 /// What a choice is for. Part of the key: a draft, its acceptance and its replacement must never share a number.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
@@ -18,7 +18,7 @@ pub enum Purpose {
     Resample = 3,
     /// Drawing the token that follows a draft accepted whole.
     Bonus = 4,
-    /// Drawing a further child of a node that has one.
+    /// Drawing a further child below a node for which one was drawn.
     Sibling = 5,
 }
 
@@ -27,22 +27,25 @@ pub enum Purpose {
 pub struct ChoiceKey {
     /// Absolute position of the token that the choice is about.
     pub position: usize,
-    /// The node judged or drawn; `None` when it is not a node of the tree.
+    /// The node judged, or the parent of the node drawn; `None` for the committed text.
     pub node: Option<NodeId>,
     /// What it is for.
     pub purpose: Purpose,
+    /// Which of several draws below one parent this is about, from 0: independent draws can name one node twice.
+    pub draw: u32,
 }
 
 /// Answers a rule's random choices.
 pub trait Choices {
-    /// True with the given probability; always below 0, never above 1 are taken as 0 and 1.
+    /// True with the given probability; below 0 counts as 0, above 1 as 1, NaN as 0.
     fn accept(&mut self, key: ChoiceKey, probability: f64) -> bool;
 
     /// An index drawn in proportion to `weights`. `None` when no weight is positive, or their sum is not finite.
     fn draw(&mut self, key: ChoiceKey, weights: &[f64]) -> Option<usize>;
 }
 
-/// The production source: counter-based, keyed by (seed, committed length when the round began, position, node, purpose).
+/// The production source: counter-based, keyed by (seed, choice, committed length when the round began, position, node,
+/// purpose, draw).
 ///
 /// The committed length is in the key because a rule may look at the numbers of positions that it then does not commit;
 /// without it the next round would meet them again, and block verification would be biased.
@@ -52,18 +55,28 @@ pub struct KeyedChoices {
 }
 
 impl KeyedChoices {
-    /// The source of the round that begins with `committed_len` committed tokens.
+    /// The source of the round that begins with `committed_len` committed tokens, for a request's only, or first, choice.
     pub fn new(seed: u64, committed_len: usize) -> Self {
+        Self::with_choice(seed, 0, committed_len)
+    }
+
+    /// The source of a round of choice `choice` of a request that asks for several.
+    pub fn with_choice(seed: u64, choice: u32, committed_len: usize) -> Self {
         // Apart from the shared noise, which mixes the same seed.
         const DOMAIN: u64 = 0x6A09_E667_F3BC_C908;
-        Self { round: absorb(mix64(seed ^ DOMAIN), committed_len as u64) }
+        let committed_len = if mutant::is_seeded(mutant::Mutant::KeyWithoutRound) { 0 } else { committed_len };
+        let text = absorb(mix64(seed ^ DOMAIN), u64::from(choice));
+        Self { round: absorb(text, committed_len as u64) }
     }
 
     /// The 64 random bits of a key.
     pub fn bits(&self, key: ChoiceKey) -> u64 {
-        let node = key.node.map_or(0, |node| node.index() as u64 + 1);
+        let mut node = key.node.map_or(0, |node| node.index() as u64 + 1);
+        if mutant::is_seeded(mutant::Mutant::KeyWithoutRound) {
+            node = 0;
+        }
         let state = absorb(self.round, key.position as u64);
-        absorb(state, (node << 8) | key.purpose as u64)
+        absorb(absorb(state, (node << 8) | key.purpose as u64), u64::from(key.draw))
     }
 
     /// A number in [0, 1), a multiple of 2^-53.

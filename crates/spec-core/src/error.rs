@@ -24,12 +24,34 @@ pub enum TreeError {
         /// The sibling that carries it.
         existing: NodeId,
     },
+    /// Children of one parent are drawn in one go, and after those that were not drawn: the law of each draw is fixed by the
+    /// siblings before it.
+    #[error(
+        "draft tree: children were already drawn below {}; draw all children of a parent at once, and add fixed ones before",
+        parent_name(.parent)
+    )]
+    AlreadyDrawn {
+        /// The parent; `None` is the committed text.
+        parent: Option<NodeId>,
+    },
+    /// A node that was drawn cannot be removed: choosing which draws are judged by what they came to biases the output.
+    #[error(
+        "draft tree: node {} was drawn and must be submitted; decide on the length before drawing", .node.index()
+    )]
+    Drawn {
+        /// The node.
+        node: NodeId,
+    },
     /// The tree holds as many nodes as a node id can name.
     #[error("draft tree: {nodes} nodes is as many as a node id can name; draft fewer")]
     TooLarge {
         /// Nodes in the tree.
         nodes: usize,
     },
+}
+
+fn parent_name(parent: &Option<NodeId>) -> alloc::string::String {
+    parent.map_or_else(|| "the committed text".into(), |parent| alloc::format!("node {}", parent.index()))
 }
 
 /// A sampling parameter or a row of logits that has no defined law.
@@ -111,4 +133,72 @@ pub enum VerifyError {
     /// A target row has no law.
     #[error(transparent)]
     Sampling(#[from] SamplingError),
+    /// The rule judges chains, and a node has two children or a second one follows the committed text.
+    #[error("rule {rule}: node {} branches off, and the rule judges chains only; draft one child per node", .node.index())]
+    Branching {
+        /// The rule.
+        rule: &'static str,
+        /// The first node that does not continue the one before it.
+        node: NodeId,
+    },
+    /// The rule compares with the drafter's probability, and a node was proposed without one.
+    #[error(
+        "rule {rule}: node {} carries no probability of the drafter's; draft with a model, or choose another rule",
+        .node.index()
+    )]
+    NoConfidence {
+        /// The rule.
+        rule: &'static str,
+        /// The node.
+        node: NodeId,
+    },
+}
+
+/// A name or a parameter that does not stand in the table of rules or of length policies.
+#[derive(Debug, Clone, PartialEq, Eq, Error)]
+#[non_exhaustive]
+pub enum NameError {
+    /// No entry has this name.
+    #[error("no {table} is called `{name}`; there are: {known}")]
+    Unknown {
+        /// Which table.
+        table: &'static str,
+        /// The name given.
+        name: alloc::string::String,
+        /// All names, with a `:x` behind those that take a parameter.
+        known: alloc::string::String,
+    },
+    /// The entry takes no parameter, or not this one.
+    #[error("{table} {name}: `{value}` is not a value for it; it takes {takes}")]
+    Parameter {
+        /// Which table.
+        table: &'static str,
+        /// The entry.
+        name: &'static str,
+        /// The text behind the colon.
+        value: alloc::string::String,
+        /// What it takes, in words.
+        takes: &'static str,
+    },
+}
+
+impl NameError {
+    /// With the known names, each with whether it takes a parameter.
+    pub(crate) fn unknown<'a>(
+        table: &'static str,
+        name: &str,
+        known: impl Iterator<Item = (&'a str, bool)>,
+    ) -> Self {
+        let mut list = alloc::string::String::new();
+        for (name, parameter) in known {
+            if !list.is_empty() {
+                list.push_str(", ");
+            }
+            list.push_str(name);
+            if parameter {
+                list.push_str(":x");
+            }
+        }
+        Self::Unknown { table, name: name.into(), known: list }
+    }
 }

@@ -3,10 +3,11 @@
 use alloc::vec::Vec;
 use core::cell::OnceCell;
 
-use crate::math::{exp_negative, exp_sum_exact};
+use crate::math::{exp_negative, ln};
 use crate::scan::Race;
-use crate::select::Peak;
-use crate::{SamplingError, SharedNoise, Token};
+use crate::select::{Peak, key_logit, key_token, top_k};
+use crate::summary::RowSummary;
+use crate::{SharedNoise, SmallTokens, Token};
 
 /// What a row of logits means after penalties, bias, mask, temperature and filters.
 ///
@@ -21,7 +22,11 @@ pub struct Law<'a> {
     /// `None`: one-hot at the peak.
     inverse_temperature: Option<f64>,
     vocab: usize,
+    /// Sum of the weights, at temperature 1 when the law is one-hot.
     total: OnceCell<f64>,
+    /// The row before top-k, top-p and min-p.
+    #[cfg(test)]
+    pub(crate) unfiltered: &'a [f32],
 }
 
 impl<'a> Law<'a> {
@@ -32,7 +37,24 @@ impl<'a> Law<'a> {
         inverse_temperature: Option<f64>,
         vocab: usize,
     ) -> Self {
-        Self { logits, ids, peak, inverse_temperature, vocab, total: OnceCell::new() }
+        Self {
+            logits,
+            ids,
+            peak,
+            inverse_temperature,
+            vocab,
+            total: OnceCell::new(),
+            #[cfg(test)]
+            unfiltered: logits,
+        }
+    }
+
+    /// A law whose total is known from the pass that found the peak.
+    pub(crate) fn summarized(logits: &'a [f32], summary: &RowSummary, inverse_temperature: f64, vocab: usize) -> Self {
+        let law = Self::new(logits, None, summary.peak(), Some(inverse_temperature), vocab);
+        // The cell is new, so it is empty.
+        let _ = law.total.set(summary.total);
+        law
     }
 
     /// The most probable token; the lowest id among equals.
@@ -58,80 +80,113 @@ impl<'a> Law<'a> {
         race.winner()
     }
 
+    /// The `count` tokens that lead the race of [`sample`](Self::sample), first to last; fewer when fewer have a probability.
+    /// At temperature 0 the [`top`](Self::top).
+    pub fn sample_several(&self, noise: &SharedNoise<'_>, position: usize, count: usize) -> SmallTokens {
+        let Some(inverse_temperature) = self.inverse_temperature else {
+            return self.top(count);
+        };
+        let mut leaders = SmallTokens::new();
+        while leaders.len() < count {
+            let entrants = self.entries().filter(|&(token, logit)| logit > f32::NEG_INFINITY && !leaders.contains(&token));
+            let Some((token, logit)) = entrants.reduce(|best, next| if next.1 > best.1 { next } else { best }) else {
+                break;
+            };
+            let keys = noise.noise.keys(position);
+            let mut race = Race::new(keys, inverse_temperature, token, logit).without(leaders.clone());
+            noise.scan.scan(self.logits, self.ids, &mut race);
+            leaders.push(race.winner());
+        }
+        leaders
+    }
+
+    /// The `count` most probable tokens, most probable first, the lowest id among equals; fewer when fewer have a probability.
+    pub fn top(&self, count: usize) -> SmallTokens {
+        match self.ids {
+            _ if count == 0 => SmallTokens::new(),
+            _ if count == 1 => SmallTokens::from_slice(&[self.peak.token]),
+            Some(ids) => ids.iter().copied().take(count).collect(),
+            None => {
+                let mut keys = Vec::new();
+                top_k(self.logits, count.min(self.logits.len()), &mut keys);
+                keys.retain(|&key| key_logit(key) > f32::NEG_INFINITY);
+                keys.into_iter().map(key_token).collect()
+            }
+        }
+    }
+
+    /// Whether the temperature is 0: the argmax has probability 1.
+    pub fn is_one_hot(&self) -> bool {
+        self.inverse_temperature.is_none()
+    }
+
     /// Probability of `token`; 0 for masked, filtered and unknown ids.
     pub fn probability(&self, token: Token) -> f64 {
-        let Some(scale) = self.inverse_temperature else {
+        if self.is_one_hot() {
             return if token == self.peak.token { 1.0 } else { 0.0 };
-        };
+        }
+        self.soft_probability(token)
+    }
+
+    /// As [`probability`](Self::probability), but at temperature 1 where the temperature is 0: what lossy rules judge by.
+    pub fn soft_probability(&self, token: Token) -> f64 {
         let index = match self.ids {
             Some(ids) => ids.iter().position(|&id| id == token),
             None => Some(token as usize),
         };
         let logit = index.and_then(|index| self.logits.get(index));
-        logit.map_or(0.0, |&logit| self.weight(logit, scale) / self.total(scale))
+        logit.map_or(0.0, |&logit| self.weight(logit) / self.total())
+    }
+
+    /// Entropy in nats, at temperature 1 where the temperature is 0.
+    pub fn entropy(&self) -> f64 {
+        let distance = |logit: f32| (f64::from(logit) - f64::from(self.peak.logit)) * self.scale();
+        let seen = |&&logit: &&f32| logit > f32::NEG_INFINITY;
+        let mean: f64 = self.logits.iter().filter(seen).map(|&logit| self.weight(logit) * distance(logit)).sum();
+        ln(self.total()) - mean / self.total()
     }
 
     /// Writes the probability of every token id of the vocabulary.
     pub fn probabilities(&self, out: &mut Vec<f64>) {
         out.clear();
         out.resize(self.vocab, 0.0);
-        let Some(scale) = self.inverse_temperature else {
+        if self.is_one_hot() {
             out[self.peak.token as usize] = 1.0;
             return;
-        };
-        let total = self.total(scale);
-        for (index, &logit) in self.logits.iter().enumerate() {
-            let token = self.ids.map_or(index, |ids| ids[index] as usize);
-            out[token] = self.weight(logit, scale) / total;
+        }
+        for (token, logit) in self.entries() {
+            out[token as usize] = self.weight(logit) / self.total();
         }
     }
 
-    fn weight(&self, logit: f32, scale: f64) -> f64 {
-        exp_negative((f64::from(logit) - f64::from(self.peak.logit)) * scale)
+    /// The tokens that [`support_probabilities`](Self::support_probabilities) speaks of; `None`: every id in turn.
+    pub(crate) fn support(&self) -> Option<&[Token]> {
+        if self.is_one_hot() { Some(core::slice::from_ref(&self.peak.token)) } else { self.ids }
     }
 
-    fn total(&self, scale: f64) -> f64 {
-        *self.total.get_or_init(|| exp_sum_exact(self.logits, self.peak.logit, scale))
+    /// The probabilities of the [`support`](Self::support), in its order.
+    pub(crate) fn support_probabilities(&self) -> Vec<f64> {
+        if self.is_one_hot() {
+            return alloc::vec![1.0];
+        }
+        let total = self.total();
+        self.logits.iter().map(|&logit| self.weight(logit) / total).collect()
     }
-}
 
-/// Finds the peak of a row and refuses what has no law.
-///
-/// # Errors
-/// NaN, plus infinity, or nothing but `-inf`.
-pub(crate) fn peak(row: &[f32]) -> Result<Peak, SamplingError> {
-    const LANES: usize = 16;
-    // Long enough to make folding the lanes cheap, short enough to search again for the id.
-    const BLOCK: usize = LANES * 128;
-    let mut best = f32::NEG_INFINITY;
-    let mut best_block = 0;
-    let mut proper = true;
-    for (block, logits) in row.chunks(BLOCK).enumerate() {
-        let mut maxima = [f32::NEG_INFINITY; LANES];
-        // NaN is below nothing, so this one comparison finds all that is improper.
-        let below_infinity = logits.iter().fold(0u32, |count, &logit| count + u32::from(logit < f32::INFINITY));
-        proper &= below_infinity as usize == logits.len();
-        let (rows, rest) = logits.as_chunks::<LANES>();
-        for row in rows {
-            for lane in 0..LANES {
-                maxima[lane] = if row[lane] > maxima[lane] { row[lane] } else { maxima[lane] };
-            }
-        }
-        for (lane, &logit) in rest.iter().enumerate() {
-            maxima[lane] = if logit > maxima[lane] { logit } else { maxima[lane] };
-        }
-        let greatest = maxima.iter().fold(f32::NEG_INFINITY, |max, &value| if value > max { value } else { max });
-        if greatest > best {
-            best = greatest;
-            best_block = block;
-        }
+    fn entries(&self) -> impl Iterator<Item = (Token, f32)> {
+        let token = |index: usize| self.ids.map_or(index as Token, |ids| ids[index]);
+        self.logits.iter().enumerate().map(move |(index, &logit)| (token(index), logit))
     }
-    if !proper && let Some(index) = row.iter().position(|&logit| logit.is_nan() || logit == f32::INFINITY) {
-        return Err(SamplingError::LogitValue { token: index as Token, value: row[index] });
+
+    fn scale(&self) -> f64 {
+        self.inverse_temperature.unwrap_or(1.0)
     }
-    let start = best_block * BLOCK;
-    match row.iter().skip(start).position(|&logit| logit == best) {
-        Some(offset) if best > f32::NEG_INFINITY => Ok(Peak { token: (start + offset) as Token, logit: best }),
-        _ => Err(SamplingError::NothingAllowed { vocab: row.len() }),
+
+    fn weight(&self, logit: f32) -> f64 {
+        exp_negative((f64::from(logit) - f64::from(self.peak.logit)) * self.scale())
+    }
+
+    fn total(&self) -> f64 {
+        *self.total.get_or_init(|| RowSummary::total_of(self.logits, self.peak.logit, self.scale()))
     }
 }

@@ -7,8 +7,10 @@
 //! - [`Pipeline`]: logits (`f32`, one per token id) to a [`Law`], by penalties, bias, mask, temperature, top-k, top-p and
 //!   min-p, in that order; one function for target rows and drafter rows.
 //! - [`Noise`]: the Gumbel noise that target and drafter share, a pure function of (seed, position, token id).
-//! - The rules: [`Greedy`] and [`Coupled`]. Under both, the emitted tokens are those that plain decoding emits, token for
-//!   token, whatever the drafter proposes.
+//! - The rules, by name in [`RULES`]. Under [`Greedy`] and [`Coupled`] the emitted tokens are those that plain decoding emits, token
+//!   for token, whatever the drafter proposes. Under [`RejectionRule`] and [`Block`] their law is the target's. The others are
+//!   lossy and say so.
+//! - [`LengthPolicy`]: how many tokens to draft next.
 //!
 //! Nothing here needs the standard library, a clock, a thread or a source of entropy: equal inputs give equal outputs on
 //! every platform, because probabilities and noise are formed in `f64` from IEEE basic operations only.
@@ -17,35 +19,52 @@
 #![deny(missing_docs)]
 
 extern crate alloc;
+#[cfg(test)]
+extern crate std;
 
 mod choices;
+mod drawn;
 mod error;
 mod history;
 mod law;
 mod length;
 mod logprob;
 mod math;
+mod mutant;
 mod noise;
 mod params;
 mod path;
 mod pipeline;
+#[cfg(test)]
+mod proof;
+mod proposal;
 mod rule;
 mod scan;
 mod select;
+mod summary;
 mod tree;
 
 pub use choices::{ChoiceKey, Choices, KeyedChoices, Purpose};
-pub use error::{SamplingError, TreeError, VerifyError};
+pub use drawn::Siblings;
+pub use error::{NameError, SamplingError, TreeError, VerifyError};
 pub use law::Law;
-pub use length::{Fixed, LengthPolicy};
+pub use length::{
+    Additive, ByPromptLength, DraftCost, Fixed, Goodput, LENGTH_POLICIES, LengthPolicy, LengthPolicyEntry, LengthPolicyName,
+    Round, Start,
+};
 pub use logprob::{TokenLogProb, log_probabilities, top_log_probabilities};
 pub use noise::{Noise, NoiseKeys};
 pub use params::SamplingParams;
 pub use path::{FlatRows, LogitRows, PathLaws, PathMasks, TargetLaws};
 pub use pipeline::{Pipeline, Scratch, TokenMask};
-pub use rule::{AcceptanceRule, Coupled, Greedy, Outcome, Proposal, Rejection, RejectionReason};
+pub use proposal::Proposal;
+pub use rule::{
+    AcceptanceRule, Block, Coupled, Entropy, Epsilon, EpsilonPublished, Greedy, Outcome, RULES, Rejection, RejectionReason,
+    RejectionRule, RuleEntry, RuleName, Typical,
+};
 pub use scan::{Filter, NoiseScan, Race, ScalarScan, SharedNoise};
-pub use tree::{DraftTree, Node, NodeId, Origin, SmallPath};
+pub use summary::{BLOCK as SUMMARY_BLOCK, BlockSummary, RowSummary};
+pub use tree::{DraftTree, Node, NodeId, NodeKind, Origin, Sampled, SmallPath, SmallTokens};
 
 #[cfg(doctest)]
 #[doc = include_str!("../README.md")]

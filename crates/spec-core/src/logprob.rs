@@ -2,9 +2,9 @@
 
 use alloc::vec::Vec;
 
-use crate::law::peak;
 use crate::math::{exp_sum, ln};
 use crate::select::{key_logit, key_token, top_k};
+use crate::summary::peak;
 use crate::{SamplingError, Token};
 
 /// The log-probability of an emitted token, and the most probable alternatives.

@@ -53,7 +53,7 @@ pub(crate) fn exp_negative(x: f64) -> f64 {
     if x > -708.0 { value * scale } else { 0.0 }
 }
 
-/// Sum over the row of `exp((logit - max) * scale)` in f64; `-inf` counts as nothing. Eight partial sums, in a fixed order.
+/// Sum over the logits of `exp((logit - max) * scale)` in f64; `-inf` counts as nothing. Eight partial sums, in a fixed order.
 pub(crate) fn exp_sum_exact(logits: &[f32], max: f32, scale: f64) -> f64 {
     let max = f64::from(max);
     let mut sums = [0.0f64; 8];

@@ -12,6 +12,20 @@ pub trait TargetLaws {
     /// When that row has no law.
     fn law(&mut self, node: Option<NodeId>) -> Result<Law<'_>, SamplingError>;
 
+    /// The same law, for a rule that will ask for probabilities.
+    ///
+    /// # Errors
+    /// As [`law`](Self::law).
+    fn summarized_law(&mut self, node: Option<NodeId>) -> Result<Law<'_>, SamplingError> {
+        self.law(node)
+    }
+
+    /// The row of that law as the model gave it: before penalties, bias, mask, temperature and filters.
+    ///
+    /// # Errors
+    /// When there is no such row.
+    fn unprocessed(&self, node: Option<NodeId>) -> Result<&[f32], SamplingError>;
+
     /// Absolute position of the token that [`law`](Self::law) of the same node predicts.
     fn position(&self, node: Option<NodeId>) -> usize;
 }
@@ -81,6 +95,10 @@ impl<'a> PathLaws<'a> {
         Self { tree, rows, pipeline, masks, base_position, base_len, path: SmallPath::new(), scratch }
     }
 
+    fn row(&self, node: Option<NodeId>) -> &'a [f32] {
+        self.rows.row(node.map_or(0, |node| node.index() + 1))
+    }
+
     /// Brings the history to `node`, from wherever it stands.
     fn walk_to(&mut self, node: Option<NodeId>) {
         let path = node.map_or_else(SmallPath::new, |node| self.tree.path(node));
@@ -96,9 +114,19 @@ impl<'a> PathLaws<'a> {
 impl TargetLaws for PathLaws<'_> {
     fn law(&mut self, node: Option<NodeId>) -> Result<Law<'_>, SamplingError> {
         self.walk_to(node);
-        let row = self.rows.row(node.map_or(0, |node| node.index() + 1));
         let mask = self.masks.and_then(|masks| masks.mask(node));
-        self.pipeline.law(row, mask, &mut self.scratch)
+        self.pipeline.law(self.row(node), mask, &mut self.scratch)
+    }
+
+    fn summarized_law(&mut self, node: Option<NodeId>) -> Result<Law<'_>, SamplingError> {
+        self.walk_to(node);
+        let mask = self.masks.and_then(|masks| masks.mask(node));
+        self.pipeline.summarized_law(self.row(node), mask, &mut self.scratch)
+    }
+
+    fn unprocessed(&self, node: Option<NodeId>) -> Result<&[f32], SamplingError> {
+        let (row, vocab) = (self.row(node), self.pipeline.vocab());
+        row.get(..vocab).ok_or(SamplingError::RowTooShort { found: row.len(), vocab })
     }
 
     fn position(&self, node: Option<NodeId>) -> usize {

@@ -3,8 +3,8 @@
 use alloc::vec::Vec;
 
 use crate::history::History;
-use crate::law::peak;
 use crate::select::{filters, key_logit, key_token, select};
+use crate::summary::{RowSummary, peak};
 use crate::{Law, SamplingError, SamplingParams, Token};
 
 /// Which tokens a constraint allows next.
@@ -123,6 +123,30 @@ impl Pipeline {
         mask: Option<&dyn TokenMask>,
         scratch: &'a mut Scratch,
     ) -> Result<Law<'a>, SamplingError> {
+        self.form(logits, mask, scratch, false)
+    }
+
+    /// The same law, for a caller who will ask for probabilities: their total is taken in the pass that finds the maximum
+    /// ([`RowSummary`]), rather than in a second one.
+    ///
+    /// # Errors
+    /// As [`law`](Self::law).
+    pub fn summarized_law<'a>(
+        &self,
+        logits: &'a [f32],
+        mask: Option<&dyn TokenMask>,
+        scratch: &'a mut Scratch,
+    ) -> Result<Law<'a>, SamplingError> {
+        self.form(logits, mask, scratch, true)
+    }
+
+    fn form<'a>(
+        &self,
+        logits: &'a [f32],
+        mask: Option<&dyn TokenMask>,
+        scratch: &'a mut Scratch,
+        summarize: bool,
+    ) -> Result<Law<'a>, SamplingError> {
         let vocab = self.vocab;
         let mut row = logits.get(..vocab).ok_or(SamplingError::RowTooShort { found: logits.len(), vocab })?;
         if !self.history.is_blank() || !self.params.logit_bias.is_empty() || mask.is_some() {
@@ -131,8 +155,11 @@ impl Pipeline {
             self.edit(&mut scratch.row, mask);
             row = &scratch.row;
         }
-        let peak = peak(row)?;
         let inverse_temperature = self.params.inverse_temperature();
+        if let Some(scale) = inverse_temperature.filter(|_| summarize && !filters(&self.params, vocab)) {
+            return Ok(Law::summarized(row, &RowSummary::of(row, scale)?, scale, vocab));
+        }
+        let peak = peak(row)?;
         let Some(scale) = inverse_temperature.filter(|_| filters(&self.params, vocab)) else {
             return Ok(Law::new(row, None, peak, inverse_temperature, vocab));
         };
@@ -141,7 +168,13 @@ impl Pipeline {
         scratch.ids.extend(scratch.keys.iter().map(|&key| key_token(key)));
         scratch.logits.clear();
         scratch.logits.extend(scratch.keys.iter().map(|&key| key_logit(key)));
-        Ok(Law::new(&scratch.logits, Some(&scratch.ids), peak, inverse_temperature, vocab))
+        #[allow(unused_mut)]
+        let mut law = Law::new(&scratch.logits, Some(&scratch.ids), peak, inverse_temperature, vocab);
+        #[cfg(test)]
+        {
+            law.unfiltered = row;
+        }
+        Ok(law)
     }
 
     fn edit(&self, row: &mut [f32], mask: Option<&dyn TokenMask>) {

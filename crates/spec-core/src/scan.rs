@@ -5,7 +5,7 @@
 //! makes it for a whole row and offers what passes to the [`Race`], which alone decides, in f64.
 
 use crate::noise::{NoiseKeys, gumbel_of_code};
-use crate::{Noise, Token};
+use crate::{Noise, SmallTokens, Token};
 
 /// Thresholds of [`Filter`] by `floor(d) + 4`: `2^32 exp(-e^-floor(d)) - 1/2`, rounded down and lessened by one.
 ///
@@ -110,13 +110,21 @@ pub struct Race {
     score: f64,
     winner: Token,
     filter: Filter,
+    excluded: SmallTokens,
 }
 
 impl Race {
     /// Starts with a first, unmasked token, best one of a great logit: the higher the score to beat, the fewer pass the filter.
     pub fn new(keys: NoiseKeys, inverse_temperature: f64, first: Token, logit: f32) -> Self {
         let score = f64::from(logit) * inverse_temperature + keys.gumbel(first);
-        Self { keys, inverse_temperature, score, winner: first, filter: Filter::new(score, inverse_temperature) }
+        Self { keys, inverse_temperature, score, winner: first, filter: Filter::new(score, inverse_temperature), excluded: SmallTokens::new() }
+    }
+
+    /// The same race without some tokens. The first token must not be among them.
+    #[must_use]
+    pub fn without(mut self, excluded: SmallTokens) -> Self {
+        self.excluded = excluded;
+        self
     }
 
     /// The keys of this position's codes.
@@ -129,8 +137,11 @@ impl Race {
         &self.filter
     }
 
-    /// Enters a token. Masked tokens (`-inf`) never win.
+    /// Enters a token. Masked tokens (`-inf`) and excluded ones never win.
     pub fn offer(&mut self, token: Token, logit: f32) {
+        if self.excluded.contains(&token) {
+            return;
+        }
         let score = f64::from(logit) * self.inverse_temperature + gumbel_of_code(self.keys.code(token));
         if score > self.score {
             self.score = score;

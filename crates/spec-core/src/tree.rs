@@ -5,7 +5,9 @@ use alloc::vec::Vec;
 
 use smallvec::SmallVec;
 
-use crate::{Token, TreeError};
+use crate::drawn::{DrawnLaw, Draws, Proposed};
+use crate::mutant::{self, Mutant};
+use crate::{ChoiceKey, Choices, Purpose, Siblings, Token, TreeError};
 
 /// A node of a [`DraftTree`]: its index in insertion order, which is also its row order.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, PartialOrd, Ord)]
@@ -18,33 +20,53 @@ impl NodeId {
     }
 }
 
-/// How a draft token came to be, which decides what law it may be judged against.
+/// How a token that was not drawn came to be. Such nodes are judged one-hot, and may be pruned at any time.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 #[non_exhaustive]
 pub enum Origin {
-    /// Without randomness (argmax, n-gram, scripted): its proposal law is one-hot.
+    /// Without randomness (argmax, n-gram, scripted).
     Fixed,
     /// By Gumbel-max with the noise that the target samples with.
     Shared,
 }
 
-/// One proposed token.
+/// The mark of a node that was drawn from a law through [`Choices`]. Only [`Proposal::propose`](crate::Proposal::propose)
+/// makes one, in the step that draws the token and keeps the law.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Sampled(());
+
+/// What a node is, which decides the law it is judged against and whether it may be removed.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum NodeKind {
+    /// Proposed as it is; judged one-hot; removable.
+    Given(Origin),
+    /// Drawn; judged by the law it was drawn from; submitted once drawn.
+    Sampled(Sampled),
+}
+
+/// One proposed token.
+#[derive(Clone, Copy, PartialEq, Debug)]
 pub struct Node {
     /// The token proposed.
     pub token: Token,
     /// The node it continues; `None` continues the committed text.
     pub parent: Option<NodeId>,
     /// How it was proposed.
-    pub origin: Origin,
+    pub kind: NodeKind,
+    /// The drafter's probability of the token, where the proposal keeps it ([`Proposal::Confident`](crate::Proposal)).
+    pub confidence: Option<f64>,
 }
 
 /// A path of nodes, root first. Draft depths are small, so it rarely allocates.
 pub type SmallPath = SmallVec<[NodeId; 16]>;
 
+/// A few tokens; rarely allocates.
+pub type SmallTokens = SmallVec<[Token; 16]>;
+
 /// A tree of proposed tokens. A chain is a tree with one branch.
 ///
-/// Parents precede their children in insertion order, so every prefix of the nodes is itself a tree.
+/// Nodes are given ([`push`](Self::push)) or drawn ([`Proposal::propose`](crate::Proposal::propose)). The tree keeps the laws of
+/// drawn nodes, and removes no node that was drawn. Parents precede their children in insertion order, so every prefix of the nodes is itself a tree.
 ///
 /// ```
 /// use spec_core::{DraftTree, Origin};
@@ -57,10 +79,11 @@ pub type SmallPath = SmallVec<[NodeId; 16]>;
 /// assert!(!tree.is_chain());
 /// # Ok::<(), spec_core::TreeError>(())
 /// ```
-#[derive(Default, Clone, Debug, PartialEq, Eq)]
+#[derive(Default, Clone, Debug, PartialEq)]
 pub struct DraftTree {
     nodes: Vec<Node>,
     depths: Vec<u32>,
+    draws: Vec<Draws>,
 }
 
 impl DraftTree {
@@ -74,29 +97,132 @@ impl DraftTree {
         let mut tree = Self::new();
         for (index, &token) in (0u32..).zip(tokens) {
             let parent = index.checked_sub(1).map(NodeId);
-            tree.nodes.push(Node { token, parent, origin });
+            tree.nodes.push(Node { token, parent, kind: NodeKind::Given(origin), confidence: None });
             tree.depths.push(index + 1);
         }
         tree
     }
 
-    /// Appends a node below `parent` (`None`: below the committed text).
+    /// Appends a given node below `parent` (`None`: below the committed text).
     ///
     /// # Errors
-    /// When the parent does not exist, when a sibling already carries the token, or when no node id is left.
+    /// When the parent does not exist, when a sibling already carries the token, when children were already drawn below the
+    /// parent, or when no node id is left.
     pub fn push(&mut self, parent: Option<NodeId>, token: Token, origin: Origin) -> Result<NodeId, TreeError> {
-        let nodes = self.nodes.len();
-        if let Some(parent) = parent
-            && parent.index() >= nodes
-        {
-            return Err(TreeError::UnknownParent { parent, nodes });
-        }
+        self.check_parent(parent)?;
         if let Some(existing) = self.child_with(parent, token) {
             return Err(TreeError::DuplicateSibling { token, existing });
         }
+        self.append(parent, token, NodeKind::Given(origin))
+    }
+
+    /// Draws up to `width` children of `parent` from `law`, and keeps the law.
+    pub(crate) fn draw(
+        &mut self,
+        parent: Option<NodeId>,
+        mut law: DrawnLaw,
+        siblings: Siblings,
+        width: usize,
+        position: usize,
+        choices: &mut dyn Choices,
+    ) -> Result<SmallPath, TreeError> {
+        self.check_parent(parent)?;
+        // Probabilities of siblings that were proposed before, taken out while the others are drawn.
+        let mut taken: SmallVec<[(usize, f64); 4]> = SmallVec::new();
+        let mut take = |law: &mut DrawnLaw, index: usize| taken.push((index, core::mem::take(&mut law.probabilities[index])));
+        if siblings == Siblings::Distinct {
+            for given in self.children(parent) {
+                if let Some(index) = law.index(self.node(given).token) {
+                    take(&mut law, index);
+                }
+            }
+        }
+        let mut nodes = SmallVec::new();
+        for draw in 0..width as u32 {
+            let purpose = if draw == 0 { Purpose::Draft } else { Purpose::Sibling };
+            let key = ChoiceKey { position, node: parent, purpose, draw };
+            let Some(index) = choices.draw(key, &law.probabilities) else { break };
+            let token = law.token(index);
+            if mutant::is_seeded(Mutant::WithheldByOwnProbability) && law.probabilities[index] < 0.2 {
+                break;
+            }
+            if siblings == Siblings::Distinct {
+                take(&mut law, index);
+            }
+            nodes.push(match self.child_with(parent, token) {
+                Some(existing) => existing,
+                None => self.append(parent, token, NodeKind::Sampled(Sampled(())))?,
+            });
+        }
+        for (index, probability) in taken {
+            law.probabilities[index] = probability;
+        }
+        let mut distinct = SmallPath::new();
+        for &node in &nodes {
+            if !distinct.contains(&node) {
+                distinct.push(node);
+            }
+        }
+        if !nodes.is_empty() {
+            self.draws.push(Draws { parent, siblings, law, nodes });
+        }
+        Ok(distinct)
+    }
+
+    pub(crate) fn set_confidence(&mut self, node: NodeId, confidence: f64) {
+        self.nodes[node.index()].confidence = Some(confidence);
+    }
+
+    #[cfg(test)]
+    pub(crate) fn replace_last_law(&mut self, law: DrawnLaw) {
+        if let Some(draws) = self.draws.last_mut() {
+            draws.law = law;
+        }
+    }
+
+    /// What was proposed below `parent`, in the order of judgement, each with the law it was proposed from: first the given
+    /// children, then the draws. The number is the draw's, and tells apart draws that came to the same node.
+    pub(crate) fn candidates(&self, parent: Option<NodeId>) -> impl Iterator<Item = (NodeId, u32, Proposed<'_>)> {
+        let draws = self.draws.iter().find(|draws| draws.parent == parent);
+        let given = self.children(parent).filter(|&node| matches!(self.node(node).kind, NodeKind::Given(_)));
+        let given = given.map(|node| (node, 0, Proposed::OneHot(self.node(node).token)));
+        let drawn = draws.into_iter().flat_map(move |draws| {
+            let distinct = draws.siblings == Siblings::Distinct;
+            let mut excluded = SmallTokens::new();
+            if distinct {
+                let given = self.children(parent).filter(|&node| matches!(self.node(node).kind, NodeKind::Given(_)));
+                excluded.extend(given.map(|node| self.node(node).token));
+            }
+            (1u32..).zip(&draws.nodes).map(move |(draw, &node)| {
+                let mass = if mutant::is_seeded(Mutant::SiblingLawNotNormalised) {
+                    1.0
+                } else {
+                    draws.law.mass_without(&excluded)
+                };
+                let proposed = Proposed::Drawn { law: &draws.law, excluded: excluded.clone(), mass };
+                if distinct {
+                    excluded.push(self.node(node).token);
+                }
+                (node, draw, proposed)
+            })
+        });
+        given.chain(drawn)
+    }
+
+    fn check_parent(&self, parent: Option<NodeId>) -> Result<(), TreeError> {
+        let nodes = self.nodes.len();
+        match parent {
+            Some(parent) if parent.index() >= nodes => Err(TreeError::UnknownParent { parent, nodes }),
+            _ if self.draws.iter().any(|draws| draws.parent == parent) => Err(TreeError::AlreadyDrawn { parent }),
+            _ => Ok(()),
+        }
+    }
+
+    fn append(&mut self, parent: Option<NodeId>, token: Token, kind: NodeKind) -> Result<NodeId, TreeError> {
+        let nodes = self.nodes.len();
         let id = u32::try_from(nodes).map_err(|_| TreeError::TooLarge { nodes })?;
         self.depths.push(parent.map_or(0, |parent| self.depths[parent.index()]) + 1);
-        self.nodes.push(Node { token, parent, origin });
+        self.nodes.push(Node { token, parent, kind, confidence: None });
         Ok(NodeId(id))
     }
 
@@ -110,15 +236,25 @@ impl DraftTree {
         self.nodes.is_empty()
     }
 
-    /// Removes all nodes and keeps the memory.
+    /// Forgets the whole draft and keeps the memory.
     pub fn clear(&mut self) {
-        self.truncate(0);
+        self.nodes.clear();
+        self.depths.clear();
+        self.draws.clear();
     }
 
     /// Keeps the first `nodes` nodes in insertion order; does nothing when there are no more than that.
-    pub fn truncate(&mut self, nodes: usize) {
+    ///
+    /// # Errors
+    /// [`TreeError::Drawn`] when a node that would go was drawn; the tree is as it was then.
+    pub fn truncate(&mut self, nodes: usize) -> Result<(), TreeError> {
+        let drawn = self.draws.iter().flat_map(|draws| &draws.nodes);
+        if let Some(&node) = drawn.filter(|node| node.index() >= nodes).min() {
+            return Err(TreeError::Drawn { node });
+        }
         self.nodes.truncate(nodes);
         self.depths.truncate(nodes);
+        Ok(())
     }
 
     /// The node `id`.
@@ -170,7 +306,12 @@ impl DraftTree {
 
     /// Whether every node continues the one before it. The empty tree is a chain.
     pub fn is_chain(&self) -> bool {
-        self.nodes().all(|(id, node)| node.parent == id.0.checked_sub(1).map(NodeId))
+        self.first_branch().is_none()
+    }
+
+    /// The first node that does not continue the one before it.
+    pub(crate) fn first_branch(&self) -> Option<NodeId> {
+        self.nodes().find(|(id, node)| node.parent != id.0.checked_sub(1).map(NodeId)).map(|(id, _)| id)
     }
 
     /// The greatest depth; 0 when empty.

@@ -218,9 +218,11 @@ fn coupled_accepts_as_often_as_shared_gumbel_noise_predicts() {
     let (mut accepted, mut emitted) = (0usize, [0usize; 5]);
     for position in 0..TRIALS {
         let law = drafter.law(&drafter_row, None, &mut scratch).expect("a proper row");
-        let tree = DraftTree::chain(&[rule.proposal().pick(&law, position)], rule.proposal().origin());
+        let mut tree = DraftTree::new();
+        let mut choices = KeyedChoices::new(0, position);
+        rule.proposal().propose(&mut tree, None, &law, 1, position, &mut choices).expect("a root");
         let mut laws = PathLaws::new(&tree, &target_row, &mut pipeline, position, None);
-        let outcome = rule.verify(&tree, &mut laws, &mut KeyedChoices::new(0, position)).expect("proper rows");
+        let outcome = rule.verify(&tree, &mut laws, &mut choices).expect("proper rows");
         accepted += outcome.accepted.len();
         emitted[outcome.accepted.first().map_or(outcome.next, |&node| tree.node(node).token) as usize] += 1;
     }
@@ -251,15 +253,18 @@ fn a_drafter_equal_to_the_target_is_always_accepted() {
         let mut scratch = Scratch::default();
         for _ in 0..30 {
             let (committed, mut draft) = (text.len(), text.clone());
+            let mut choices = KeyedChoices::new(0, committed);
+            let (mut tree, mut parent) = (DraftTree::new(), None);
             for _ in 0..5 {
                 let row = target.logits(&draft);
                 let law = pipeline.law(&row, None, &mut scratch).expect("a proper row");
-                let token = rule.proposal().pick(&law, draft.len());
+                let nodes = rule.proposal().propose(&mut tree, parent, &law, 1, draft.len(), &mut choices);
+                parent = nodes.expect("a chain").first().copied();
+                let token = tree.node(parent.expect("one child")).token;
                 draft.push(token);
                 pipeline.push(token);
             }
             pipeline.truncate(committed);
-            let tree = DraftTree::chain(&draft[committed..], rule.proposal().origin());
             assert_eq!(round(&rule, &target, &tree, &mut text, &mut pipeline).accepted.len(), 5, "T {temperature}");
         }
     }

@@ -1,0 +1,164 @@
+//! How many tokens to draft in the next round.
+
+mod goodput;
+mod table;
+
+pub use goodput::Goodput;
+pub use table::{LENGTH_POLICIES, LengthPolicyEntry, LengthPolicyName};
+
+use alloc::collections::VecDeque;
+use core::time::Duration;
+
+/// What a drafter costs, roughly.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub enum DraftCost {
+    /// Next to nothing: look-ups in the text.
+    Free,
+    /// Passes of a model, and catching up on text it has not seen.
+    Model,
+}
+
+/// What is known when a generation starts.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Start {
+    /// Tokens of the prompt.
+    pub prompt_len: usize,
+    /// The drafter's cost.
+    pub drafter: DraftCost,
+}
+
+/// How a round went.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Round {
+    /// Nodes drafted; the target's pass had one row more.
+    pub drafted: usize,
+    /// Draft tokens accepted and emitted.
+    pub accepted: usize,
+    /// Tokens emitted, the corrected or bonus token included.
+    pub emitted: usize,
+    /// Time of drafting, catching up included.
+    pub draft: Duration,
+    /// Time of the target's pass.
+    pub verify: Duration,
+}
+
+/// Chooses the draft length, round by round.
+///
+/// Lossless under every lossless rule: the choice is made before a round's tokens are drawn. A policy that looks at the clock
+/// makes the output of [`RejectionRule`](crate::RejectionRule) and [`Block`](crate::Block) depend on it, in the letters though not
+/// in law; that of [`Greedy`](crate::Greedy) and [`Coupled`](crate::Coupled) stays the same.
+#[doc(alias = "AdaptiveSpecDecode")]
+pub trait LengthPolicy: Send {
+    /// Begins a generation.
+    fn start(&mut self, start: Start) {
+        let _ = start;
+    }
+
+    /// Tokens to draft in the coming round; 0 means a plain step.
+    fn next(&mut self) -> usize;
+
+    /// How many of the last tokens the drafter need look at in the coming round; `None` is all. Asked after [`next`](Self::next).
+    /// A drafter that is being tried need not catch up on a long text first.
+    fn context(&self) -> Option<usize> {
+        None
+    }
+
+    /// Learns how the last round went.
+    fn observe(&mut self, round: &Round);
+}
+
+/// The same length in every round.
+#[doc(alias = "max_spec_length")]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Fixed(pub usize);
+
+impl LengthPolicy for Fixed {
+    fn next(&mut self) -> usize {
+        self.0
+    }
+
+    fn observe(&mut self, _: &Round) {}
+}
+
+/// One more after a window in which more than 80 % of the draft tokens were accepted, else one less: the adaptive rule of the
+/// article that this engine started from. Never below 1, so it never stops drafting.
+#[doc(alias = "AdjustStrategy")]
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Additive {
+    length: usize,
+    most: usize,
+    /// Drafted and accepted of the last rounds that drafted.
+    window: VecDeque<(usize, usize)>,
+}
+
+impl Additive {
+    /// Rounds that the acceptance rate is taken over.
+    pub const WINDOW: usize = 4;
+
+    /// Begins with `first` tokens and goes to `most` at most; both at least 1.
+    pub fn new(first: usize, most: usize) -> Self {
+        let most = most.max(1);
+        Self { length: first.clamp(1, most), most, window: VecDeque::with_capacity(Self::WINDOW) }
+    }
+}
+
+impl Default for Additive {
+    fn default() -> Self {
+        Self::new(5, 8)
+    }
+}
+
+impl LengthPolicy for Additive {
+    fn next(&mut self) -> usize {
+        self.length
+    }
+
+    fn observe(&mut self, round: &Round) {
+        if round.drafted == 0 {
+            return;
+        }
+        if self.window.len() == Self::WINDOW {
+            self.window.pop_front();
+        }
+        self.window.push_back((round.drafted, round.accepted));
+        let (drafted, accepted) = self.window.iter().fold((0, 0), |sum, round| (sum.0 + round.0, sum.1 + round.1));
+        self.length = if accepted * 5 > drafted * 4 { (self.length + 1).min(self.most) } else { (self.length - 1).max(1) };
+    }
+}
+
+/// A short length for short prompts and a longer one for long prompts, as the article has it: 3 and 5.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ByPromptLength {
+    /// Prompts of at least so many tokens are long.
+    pub threshold: usize,
+    /// Length for short prompts.
+    pub short: usize,
+    /// Length for long prompts.
+    pub long: usize,
+    is_long: bool,
+}
+
+impl ByPromptLength {
+    /// With the lengths 3 and 5.
+    pub fn new(threshold: usize) -> Self {
+        Self { threshold, short: 3, long: 5, is_long: false }
+    }
+}
+
+impl Default for ByPromptLength {
+    fn default() -> Self {
+        Self::new(256)
+    }
+}
+
+impl LengthPolicy for ByPromptLength {
+    fn start(&mut self, start: Start) {
+        self.is_long = start.prompt_len >= self.threshold;
+    }
+
+    fn next(&mut self) -> usize {
+        if self.is_long { self.long } else { self.short }
+    }
+
+    fn observe(&mut self, _: &Round) {}
+}

@@ -1,0 +1,232 @@
+//! Rules that keep more than they should. Their output does not have the target's law.
+//!
+//! They judge with p and q at temperature 1 where the temperature is 0, since a one-hot law leaves nothing to be lenient with. A
+//! refused token is replaced by the target's argmax at temperature 0, else by a draw from p.
+
+use super::rejection::descend;
+use super::draw_from_law;
+use crate::math::exp_negative;
+use crate::summary::peak;
+use crate::{
+    AcceptanceRule, Choices, DraftTree, Law, NodeId, NodeKind, Outcome, Proposal, Purpose, Rejection, RejectionReason, Siblings,
+    SmallPath, TargetLaws, VerifyError,
+};
+
+/// Typical acceptance: keeps `x` when `p(x) > min(epsilon, delta exp(-H(p)))`, H the entropy (Cai et al., Medusa, arXiv
+/// 2401.10774). Lossy: where p is flat, low probabilities pass.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Typical {
+    /// A probability that always passes.
+    pub epsilon: f64,
+    /// Scales the threshold of uncertain laws.
+    pub delta: f64,
+}
+
+impl Default for Typical {
+    fn default() -> Self {
+        Self { epsilon: 0.09, delta: 0.3 }
+    }
+}
+
+impl AcceptanceRule for Typical {
+    fn name(&self) -> &'static str {
+        "typical"
+    }
+
+    fn lossless(&self) -> bool {
+        false
+    }
+
+    fn proposal(&self) -> Proposal<'_> {
+        Proposal::Sampled(Siblings::Distinct)
+    }
+
+    fn verify(
+        &self,
+        tree: &DraftTree,
+        target: &mut dyn TargetLaws,
+        choices: &mut dyn Choices,
+    ) -> Result<Outcome, VerifyError> {
+        keep(tree, target, choices, |law, node| {
+            let threshold = self.epsilon.min(self.delta * exp_negative(-law.entropy()));
+            Ok(law.soft_probability(tree.node(node).token) > threshold)
+        })
+    }
+}
+
+/// Keeps `x` when `p(x) >= q(x) - epsilon`: the drafter may be that much surer than the target. Lossy.
+///
+/// For proposals without a law, q is 1.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Epsilon(pub f64);
+
+/// Keeps `x` when `q(x) >= p(x) - epsilon`, as published in the article that this engine started from. Lossy, and the wrong way
+/// round for quality: the surer the drafter, the more it passes. With a one-hot drafter it would keep anything, so
+/// proposals without a law are refused.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct EpsilonPublished(pub f64);
+
+/// The tolerance of both when nothing else is said.
+pub(super) const EPSILON: f64 = 0.01;
+
+impl Default for Epsilon {
+    fn default() -> Self {
+        Self(EPSILON)
+    }
+}
+
+impl Default for EpsilonPublished {
+    fn default() -> Self {
+        Self(EPSILON)
+    }
+}
+
+impl AcceptanceRule for Epsilon {
+    fn name(&self) -> &'static str {
+        "epsilon"
+    }
+
+    fn lossless(&self) -> bool {
+        false
+    }
+
+    fn proposal(&self) -> Proposal<'_> {
+        Proposal::Confident
+    }
+
+    fn verify(
+        &self,
+        tree: &DraftTree,
+        target: &mut dyn TargetLaws,
+        choices: &mut dyn Choices,
+    ) -> Result<Outcome, VerifyError> {
+        keep(tree, target, choices, |law, node| {
+            let q = confidence(tree, node).unwrap_or(1.0);
+            Ok(law.soft_probability(tree.node(node).token) >= q - self.0)
+        })
+    }
+}
+
+impl AcceptanceRule for EpsilonPublished {
+    fn name(&self) -> &'static str {
+        "epsilon-published"
+    }
+
+    fn lossless(&self) -> bool {
+        false
+    }
+
+    fn proposal(&self) -> Proposal<'_> {
+        Proposal::Confident
+    }
+
+    fn needs_confidence(&self) -> bool {
+        true
+    }
+
+    fn verify(
+        &self,
+        tree: &DraftTree,
+        target: &mut dyn TargetLaws,
+        choices: &mut dyn Choices,
+    ) -> Result<Outcome, VerifyError> {
+        keep(tree, target, choices, |law, node| {
+            let q = confidence(tree, node).ok_or(VerifyError::NoConfidence { rule: self.name(), node })?;
+            Ok(q >= law.soft_probability(tree.node(node).token) - self.0)
+        })
+    }
+}
+
+/// Keeps `x` with probability `p(x) / (t q(x))`, `t = min(theta, exp(-alpha H))`, H the entropy in nats of the row as the model
+/// gave it (the rule of vllm-ascend). As t never exceeds theta, it is only ever looser than [`RejectionRule`](crate::RejectionRule),
+/// most of all where the target is unsure. Lossy. At temperature 0 both laws are one-hot, and it equals greedy decoding.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Entropy {
+    /// How fast t falls with the entropy.
+    pub alpha: f64,
+    /// The greatest t.
+    pub theta: f64,
+}
+
+impl Default for Entropy {
+    fn default() -> Self {
+        Self { alpha: 0.4, theta: 0.95 }
+    }
+}
+
+impl AcceptanceRule for Entropy {
+    fn name(&self) -> &'static str {
+        "entropy"
+    }
+
+    fn lossless(&self) -> bool {
+        false
+    }
+
+    fn proposal(&self) -> Proposal<'_> {
+        Proposal::Sampled(Siblings::Distinct)
+    }
+
+    fn verify(
+        &self,
+        tree: &DraftTree,
+        target: &mut dyn TargetLaws,
+        choices: &mut dyn Choices,
+    ) -> Result<Outcome, VerifyError> {
+        descend(tree, target, choices, |target, node| {
+            let row = target.unprocessed(node)?;
+            let law = Law::new(row, None, peak(row)?, Some(1.0), row.len());
+            Ok(self.theta.min(exp_negative(-self.alpha * law.entropy())))
+        })
+    }
+}
+
+/// Descends into the first child that the test keeps.
+fn keep(
+    tree: &DraftTree,
+    target: &mut dyn TargetLaws,
+    choices: &mut dyn Choices,
+    test: impl Fn(&Law<'_>, NodeId) -> Result<bool, VerifyError>,
+) -> Result<Outcome, VerifyError> {
+    let mut accepted = SmallPath::new();
+    loop {
+        let node = accepted.last().copied();
+        let position = target.position(node);
+        let law = target.summarized_law(node)?;
+        let mut rejection = None;
+        let mut stands = None;
+        for child in tree.children(node) {
+            if test(&law, child)? {
+                stands = Some(child);
+                break;
+            }
+            let token = tree.node(child).token;
+            rejection.get_or_insert(Rejection {
+                position,
+                token,
+                p: Some(law.soft_probability(token)),
+                q: confidence(tree, child),
+                reason: RejectionReason::BelowThreshold,
+            });
+        }
+        if let Some(child) = stands {
+            accepted.push(child);
+            continue;
+        }
+        let purpose = if rejection.is_some() { Purpose::Resample } else { Purpose::Bonus };
+        // At temperature 0 the law is one-hot, and the draw is its argmax.
+        let next = draw_from_law(&law, purpose, position, node, choices);
+        return Ok(Outcome { accepted, next, rejection });
+    }
+}
+
+/// The drafter's probability of a node's token, if it was drawn.
+fn confidence(tree: &DraftTree, node: NodeId) -> Option<f64> {
+    tree.node(node).confidence.or_else(|| match tree.node(node).kind {
+        NodeKind::Given(_) => None,
+        NodeKind::Sampled(_) => {
+            let own = tree.candidates(tree.node(node).parent).find(|&(candidate, _, _)| candidate == node);
+            own.map(|(_, _, proposed)| proposed.probability(tree.node(node).token))
+        }
+    })
+}

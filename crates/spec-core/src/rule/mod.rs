@@ -1,0 +1,109 @@
+//! Acceptance rules: which part of a draft stands, and which token follows it.
+
+mod block;
+mod follow;
+mod lossy;
+mod rejection;
+mod table;
+
+pub use block::Block;
+pub use follow::{Coupled, Greedy};
+pub use lossy::{Entropy, Epsilon, EpsilonPublished, Typical};
+pub use rejection::Rejection as RejectionRule;
+pub use table::{RULES, RuleEntry, RuleName};
+
+use crate::{ChoiceKey, Choices, DraftTree, Law, NodeId, Proposal, Purpose, SmallPath, TargetLaws, Token, VerifyError};
+
+/// Judges a draft against the target: the target's half of a rule.
+pub trait AcceptanceRule: Send + Sync {
+    /// The name users choose it by.
+    fn name(&self) -> &'static str;
+
+    /// Whether the law of the emitted tokens is the target's, for every drafter.
+    fn lossless(&self) -> bool;
+
+    /// How drafters should draw for this rule.
+    fn proposal(&self) -> Proposal<'_>;
+
+    /// Whether it judges chains only. To be asked before drafting: a branch must not be dropped once it was drawn.
+    fn chains_only(&self) -> bool {
+        false
+    }
+
+    /// Whether it needs the drafter's probabilities. Drafters that propose without a law, such as n-grams, are then refused.
+    fn needs_confidence(&self) -> bool {
+        false
+    }
+
+    /// Keeps a path of the tree and names the token after it. Laws are formed only along that path.
+    ///
+    /// # Errors
+    /// When a target row on the path has no law, or the rule cannot judge such a tree.
+    #[doc(alias = "verify_tokens")]
+    fn verify(
+        &self,
+        tree: &DraftTree,
+        target: &mut dyn TargetLaws,
+        choices: &mut dyn Choices,
+    ) -> Result<Outcome, VerifyError>;
+}
+
+/// What a round emits: the tokens of the accepted path, then `next`.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Outcome {
+    /// The accepted nodes, root first.
+    pub accepted: SmallPath,
+    /// The corrected token after a rejection, else the bonus token.
+    #[doc(alias = "rollback_and_resample")]
+    pub next: Token,
+    /// Why the path ended above a leaf; `None` when nothing was proposed after it.
+    pub rejection: Option<Rejection>,
+}
+
+/// The proposal at which the accepted path ended.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Rejection {
+    /// Its absolute position.
+    pub position: usize,
+    /// The token proposed; the first of several siblings.
+    pub token: Token,
+    /// The target's probability of it, where the rule formed it.
+    pub p: Option<f64>,
+    /// The drafter's probability of it, where the rule formed it.
+    pub q: Option<f64>,
+    /// Why it was rejected.
+    pub reason: RejectionReason,
+}
+
+/// Why a proposal was rejected.
+#[non_exhaustive]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum RejectionReason {
+    /// The target's own token is not among the proposed ones.
+    TargetDiffers,
+    /// The acceptance choice, whose probability comes from p and q, fell against it.
+    Chance,
+    /// The target's probability is below what the rule tolerates.
+    BelowThreshold,
+}
+
+/// The key of the choice whether a candidate is accepted.
+fn accept_key(position: usize, node: NodeId, draw: u32) -> ChoiceKey {
+    ChoiceKey { position, node: Some(node), purpose: Purpose::Accept, draw }
+}
+
+/// Draws the token after `node` from the target's law.
+fn draw_from_law(
+    law: &Law<'_>,
+    purpose: Purpose,
+    position: usize,
+    node: Option<NodeId>,
+    choices: &mut dyn Choices,
+) -> Token {
+    let key = ChoiceKey { position, node, purpose, draw: 0 };
+    match choices.draw(key, &law.support_probabilities()) {
+        Some(index) => law.support().map_or(index as Token, |ids| ids[index]),
+        // The peak's weight is 1 over the total: only a source that refuses to choose comes here.
+        None => law.argmax(),
+    }
+}

@@ -1,0 +1,264 @@
+//! Length policies, the measuring one on a scripted cost model with a virtual clock.
+
+use std::time::Duration;
+
+use spec_core::{
+    Additive, ByPromptLength, DraftCost, Fixed, Goodput, LENGTH_POLICIES, LengthPolicy, LengthPolicyName, Round, Start,
+};
+
+fn round(drafted: usize, accepted: usize) -> Round {
+    Round { drafted, accepted, emitted: accepted + 1, ..Round::default() }
+}
+
+#[test]
+fn a_fixed_length_stays_whatever_is_accepted() {
+    let mut policy = Fixed(5);
+    policy.observe(&round(5, 0));
+    policy.observe(&round(5, 5));
+    assert_eq!(policy.next(), 5);
+}
+
+#[test]
+fn the_additive_length_rises_above_four_fifths_and_falls_else_within_its_limits() {
+    let mut policy = Additive::new(5, 8);
+    let mut lengths = Vec::new();
+    for _ in 0..5 {
+        let drafted = policy.next();
+        policy.observe(&round(drafted, drafted));
+        lengths.push(policy.next());
+    }
+    assert_eq!(lengths, [6, 7, 8, 8, 8]);
+    // Exactly four fifths is not more than that.
+    let mut policy = Additive::new(5, 8);
+    policy.observe(&round(5, 4));
+    assert_eq!(policy.next(), 4);
+    for _ in 0..20 {
+        let drafted = policy.next();
+        policy.observe(&round(drafted, 0));
+    }
+    assert_eq!(policy.next(), 1);
+    // One bad round leaves the window after as many rounds as it is long.
+    for _ in 0..Additive::WINDOW {
+        policy.observe(&round(1, 1));
+    }
+    assert!(policy.next() > 1);
+    // A round without a draft says nothing.
+    let before = policy.clone();
+    policy.observe(&round(0, 0));
+    assert_eq!(policy, before);
+}
+
+#[test]
+fn the_prompt_decides_between_three_and_five() {
+    let mut policy = ByPromptLength::new(100);
+    for (prompt_len, length) in [(99, 3), (100, 5), (5, 3)] {
+        policy.start(Start { prompt_len, drafter: DraftCost::Free });
+        assert_eq!(policy.next(), length);
+    }
+}
+
+#[test]
+fn policies_are_found_by_name_and_mistakes_list_the_names() {
+    for entry in &LENGTH_POLICIES {
+        let name: LengthPolicyName = entry.name.parse().expect("a name of the table");
+        assert_eq!(name.entry(), entry);
+        name.build().next();
+    }
+    assert_eq!("fixed:3".parse::<LengthPolicyName>().map(|name| name.build().next()), Ok(3));
+    let error = |text: &str| text.parse::<LengthPolicyName>().expect_err("not a policy").to_string();
+    assert_eq!(
+        error("godput"),
+        "no length policy is called `godput`; there are: goodput:x, fixed:x, additive:x, by-prompt-length:x"
+    );
+    assert_eq!(error("fixed:x"), "length policy fixed: `x` is not a value for it; it takes a number of tokens from 0 to 64");
+    assert!(error("fixed:65").contains("from 0 to 64") && error("goodput:0").contains("from 1 to 64"));
+}
+
+/// A machine whose costs are given, in units of a plain pass. Tokens are accepted up to a length that a script names.
+struct Machine {
+    /// Cost of a drafted token, and of one that a draft model catches up on.
+    draft: f64,
+    catch_up: f64,
+    /// Tokens that the drafter has not seen.
+    behind: usize,
+    spent: f64,
+    emitted: usize,
+}
+
+/// Cost of a pass by rows, of the 4-bit kernels measured on two cores: 21.2, 21.2, 24.5, 46 ms for 1, 4, 8, 16 rows.
+fn pass(rows: usize) -> f64 {
+    let points = [(1, 21.2), (4, 21.2), (8, 24.5), (16, 46.0)];
+    let above = points.iter().position(|&(r, _)| r >= rows).expect("at most 16 rows");
+    let (high, cost) = points[above];
+    let (low, base) = points[above.saturating_sub(1)];
+    let share = if high == low { 1.0 } else { (rows - low) as f64 / (high - low) as f64 };
+    (base + (cost - base) * share) / 21.2
+}
+
+/// Cost of a pass that rises from the second row on, to 1.6 at eight.
+fn steep_pass(rows: usize) -> f64 {
+    1.0 + 0.6 / 7.0 * (rows as f64 - 1.0)
+}
+
+impl Machine {
+    fn new(drafter: DraftCost, prompt_len: usize) -> Self {
+        let model = drafter == DraftCost::Model;
+        let (draft, catch_up) = if model { (0.40, 0.0285) } else { (0.0, 0.0) };
+        Self { draft, catch_up, behind: prompt_len, spent: 0.0, emitted: 0 }
+    }
+
+    /// One round; `accepts` gives how many of the drafted tokens are kept.
+    fn step(&mut self, policy: &mut Goodput, pass: fn(usize) -> f64, accepts: impl FnOnce(usize) -> usize) -> usize {
+        let length = policy.next();
+        let mut draft = 0.0;
+        if length > 0 {
+            let behind = self.behind.min(policy.context().unwrap_or(usize::MAX));
+            draft = self.draft * length as f64 + self.catch_up * behind as f64;
+        }
+        let accepted = accepts(length).min(length);
+        let verify = pass(1 + length);
+        self.spent += draft + verify;
+        self.emitted += accepted + 1;
+        self.behind = match policy.context() {
+            None if length > 0 => 0,
+            _ => self.behind + accepted + 1,
+        };
+        let time = |cost: f64| Duration::from_secs_f64(cost * 0.05);
+        let (draft, verify) = (time(draft), time(verify));
+        policy.observe(&Round { drafted: length, accepted, emitted: accepted + 1, draft, verify });
+        length
+    }
+}
+
+fn started(drafter: DraftCost, prompt_len: usize) -> (Goodput, Machine) {
+    let mut policy = Goodput::default();
+    policy.start(Start { prompt_len, drafter });
+    (policy, Machine::new(drafter, prompt_len))
+}
+
+#[test]
+fn a_drafter_that_never_helps_costs_little() {
+    for drafter in [DraftCost::Free, DraftCost::Model] {
+        for prompt_len in [1, 30, 200, 4000] {
+            for pass in [pass as fn(usize) -> f64, steep_pass] {
+                let (mut policy, mut machine) = started(drafter, prompt_len);
+                let (mut drafted, mut early) = (0, None);
+                while machine.emitted < 512 {
+                    drafted += machine.step(&mut policy, pass, |_| 0);
+                    if machine.emitted == 128 {
+                        early = Some(machine.spent / 128.0);
+                    }
+                }
+                let early = early.expect("one token a round");
+                let what = format!("{drafter:?}, prompt {prompt_len}");
+                assert!(early <= 1.06, "{what}: {early} over the first 128");
+                assert!(machine.spent / 512.0 <= 1.03, "{what}: {} over 512", machine.spent / 512.0);
+                assert!(drafted > 4, "{what}: it was tried");
+            }
+        }
+    }
+}
+
+#[test]
+fn drafting_returns_soon_after_it_begins_to_help() {
+    for drafter in [DraftCost::Free, DraftCost::Model] {
+        for helps_from in [20, 47, 64, 100, 130, 200, 333, 500, 900] {
+            for kept in [2, 3, 16] {
+                let (mut policy, mut machine) = started(drafter, 100);
+                while machine.emitted < helps_from {
+                    machine.step(&mut policy, pass, |_| 0);
+                }
+                // Tokens until two rounds in succession draft by the estimate.
+                let mut streak = 0;
+                while streak < 2 {
+                    let drafts = policy.is_drafting();
+                    let length = machine.step(&mut policy, pass, |_| kept);
+                    streak = if drafts && length > 0 { streak + 1 } else { 0 };
+                    assert!(machine.emitted < 5000, "it never returns");
+                }
+                let back = machine.emitted - helps_from;
+                // The tokens of the rounds that show it are not waiting.
+                let shown = 3 * (kept.min(4) + 1);
+                let allowed = match drafter {
+                    DraftCost::Free => 32,
+                    DraftCost::Model => 32.max(machine.emitted / 2),
+                };
+                assert!(back <= allowed + shown, "{drafter:?} from {helps_from}, {kept} kept: back after {back}");
+            }
+        }
+    }
+}
+
+/// A sequence of kept lengths in which each token is kept with probability `rate`, independently.
+fn kept_lengths(rate: f64, seed: u64) -> impl FnMut(usize) -> usize {
+    let mut state = seed.wrapping_mul(0x9E37_79B9_7F4A_7C15) | 1;
+    move |length| {
+        let mut uniform = || {
+            state ^= state >> 12;
+            state ^= state << 25;
+            state ^= state >> 27;
+            (state.wrapping_mul(0x2545_F491_4F6C_DD1D) >> 11) as f64 / (1u64 << 53) as f64
+        };
+        (0..length).take_while(|_| uniform() < rate).count()
+    }
+}
+
+#[test]
+fn goodput_comes_near_the_best_fixed_length() {
+    for (drafter, rate) in [
+        (DraftCost::Model, 0.95f64),
+        (DraftCost::Model, 0.85),
+        (DraftCost::Model, 0.7),
+        (DraftCost::Model, 0.3),
+        (DraftCost::Free, 0.9),
+        (DraftCost::Free, 0.5),
+        (DraftCost::Free, 0.1),
+    ] {
+        let tokens = 4000;
+        let best = (0..=10)
+            .map(|length: usize| {
+                let expected: f64 = (0..=length).map(|j| rate.powi(j as i32)).sum();
+                let draft = if drafter == DraftCost::Model { 0.40 } else { 0.0 };
+                (draft * length as f64 + pass(1 + length)) / expected
+            })
+            .fold(f64::INFINITY, f64::min);
+        let mut policy = Goodput::new(10);
+        policy.start(Start { prompt_len: 50, drafter });
+        let mut machine = Machine::new(drafter, 50);
+        let mut accepts = kept_lengths(rate, 5);
+        while machine.emitted < tokens {
+            machine.step(&mut policy, pass, &mut accepts);
+        }
+        let cost = machine.spent / machine.emitted as f64;
+        assert!(cost < best * 1.08, "{drafter:?}, {rate}: {cost} a token, a fixed length has {best}");
+    }
+}
+
+#[test]
+fn a_drafter_without_a_proposal_is_asked_again_and_costs_nothing() {
+    let (mut policy, _) = started(DraftCost::Free, 10);
+    policy.next();
+    policy.observe(&Round { emitted: 1, verify: Duration::from_millis(50), ..Round::default() });
+    for _ in 0..100 {
+        assert!(policy.next() > 0);
+        policy.observe(&Round { emitted: 1, verify: Duration::from_millis(50), ..Round::default() });
+    }
+}
+
+#[test]
+fn a_slow_target_pass_of_many_rows_makes_the_draft_short() {
+    let longest = |slope: f64| {
+        let mut policy = Goodput::default();
+        policy.start(Start { prompt_len: 10, drafter: DraftCost::Free });
+        let mut length = 0;
+        for _ in 0..200 {
+            length = policy.next();
+            let verify = Duration::from_secs_f64(0.05 * (1.0 + slope * length as f64));
+            let accepted = length.min(3);
+            policy.observe(&Round { drafted: length, accepted, emitted: accepted + 1, draft: Duration::ZERO, verify });
+        }
+        length
+    };
+    assert_eq!(longest(0.01), 3);
+    assert_eq!(longest(3.0), 0, "a row that costs more than a pass is never worth it");
+}
