@@ -10,6 +10,7 @@
 #![deny(missing_docs)]
 #![forbid(unsafe_code)]
 
+mod clock;
 mod drafter;
 mod emission;
 mod engine;
@@ -22,13 +23,14 @@ mod stats;
 mod stream;
 mod text;
 
+pub use clock::Clock;
 pub use drafter::{DraftContext, Drafter, GenerationId, ModelDrafter, NgramDrafter, ScriptedDrafter};
 pub use emission::{Emitted, FinishReason, StopRules};
 pub use engine::{Completion, Engine, Generation};
 pub use error::RuntimeError;
 pub use guard::KvGuard;
 pub use model::{Batch, Model, ModelConfig, Pass, Row, Rows, SeqId, Sequence, Want};
-pub use request::{CancelToken, Request};
+pub use request::{CancelToken, Request, RequestRule};
 pub use stats::{PositionStats, SpeculationStats, Timings};
 pub use stream::{Event, HostStream, Stream};
 pub use text::{TokenText, check_vocabularies};

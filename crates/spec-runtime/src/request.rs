@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use spec_core::{AcceptanceRule, Fixed, LengthPolicy, SamplingParams, Token};
+use spec_core::{AcceptanceRule, Fixed, LengthPolicy, RuleName, SamplingParams, Token};
 
 use crate::{RuntimeError, StopRules};
 
@@ -28,6 +28,26 @@ impl CancelToken {
     }
 }
 
+/// The acceptance rule of a request.
+pub enum RequestRule {
+    /// One of the table.
+    Named(RuleName),
+    /// The caller's own.
+    Own(Box<dyn AcceptanceRule>),
+}
+
+impl From<RuleName> for RequestRule {
+    fn from(name: RuleName) -> Self {
+        Self::Named(name)
+    }
+}
+
+impl From<Box<dyn AcceptanceRule>> for RequestRule {
+    fn from(rule: Box<dyn AcceptanceRule>) -> Self {
+        Self::Own(rule)
+    }
+}
+
 /// One generation.
 pub struct Request {
     /// Token ids to continue; at least one.
@@ -41,7 +61,7 @@ pub struct Request {
     /// What ends it.
     pub stop: StopRules,
     /// The acceptance rule; `None` is the lossless one that fits the sampling: greedy at temperature 0, else coupled.
-    pub rule: Option<Box<dyn AcceptanceRule>>,
+    pub rule: Option<RequestRule>,
     /// How many tokens are drafted a round.
     #[doc(alias = "max_spec_length")]
     pub draft_len: Box<dyn LengthPolicy>,
@@ -82,6 +102,18 @@ impl Request {
                     "it has {} tokens and the context holds {context}, which leaves no room for an answer; \
                      shorten the prompt or raise the context",
                     self.prompt.len()
+                ),
+            );
+        }
+        if let Some(RequestRule::Named(name)) = &self.rule
+            && name.entry().name == "greedy"
+            && !self.sampling.is_greedy()
+        {
+            return bad(
+                "rule",
+                format!(
+                    "greedy takes the most probable token, and the temperature is {}; set it to 0 or choose another rule",
+                    self.sampling.temperature
                 ),
             );
         }

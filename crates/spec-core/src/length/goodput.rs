@@ -11,8 +11,8 @@ use super::{DraftCost, LengthPolicy, Round, Start};
 /// of a target pass of r rows. All of it is measured as rounds go by; the length is the k that maximises `E(k) / T(k)`.
 ///
 /// A drafter that does not pay is left alone and tried again: a free one every [`FREE_GAP`](Self::FREE_GAP) tokens, a model after
-/// [`MODEL_GAP`](Self::MODEL_GAP) tokens or two fifths of the tokens generated so far, whichever is more, so that trials become
-/// exponentially rare. A trial drafts two to four tokens, and a model looks at a few dozen tokens of context only: the text it
+/// [`MODEL_GAP`](Self::MODEL_GAP) tokens, then half as many again after each trial that fails, up to two fifths of the tokens
+/// generated so far, so that trials become exponentially rare. A trial drafts two to four tokens, and a model looks at a few dozen tokens of context only: the text it
 /// has missed is caught up on when the trial says that it is worth it.
 #[derive(Clone, Debug)]
 pub struct Goodput {
@@ -24,6 +24,8 @@ pub struct Goodput {
     behind: usize,
     mode: Mode,
     trials: usize,
+    /// Rests since it last drafted by its estimate.
+    failures: i32,
     positions: Vec<Position>,
     verify: Curve,
     /// Seconds per drafted token.
@@ -57,7 +59,9 @@ impl Goodput {
     /// Context of a draft model's first trial, and of later ones.
     const TRIAL_CONTEXT: [usize; 2] = [48, 12];
     /// What a round's counts keep of their weight a round later.
-    const MEMORY: f64 = 0.85;
+    const MEMORY: f64 = 0.92;
+    /// The same for positions that the round did not reach: they are forgotten too, so that longer drafts are tried again.
+    const DISTANT_MEMORY: f64 = 0.98;
     /// Weight of the pooled acceptance in the estimate of one position.
     const POOL: f64 = 2.0;
     /// A caught-up token as a share of a drafted one: it goes through a pass of many rows.
@@ -72,6 +76,7 @@ impl Goodput {
             behind: 0,
             mode: Mode::Resting { until: 1 },
             trials: 0,
+            failures: 0,
             positions: vec![Position::default(); most],
             verify: Curve { times: vec![Average::default(); most + 2] },
             draft: Average::default(),
@@ -90,8 +95,12 @@ impl Goodput {
     fn rest(&mut self) {
         let gap = match self.drafter {
             DraftCost::Free => Self::FREE_GAP,
-            DraftCost::Model => Self::MODEL_GAP.max(self.generated * 2 / 5),
+            DraftCost::Model => {
+                let grown = (0..self.failures).fold(Self::MODEL_GAP, |gap, _| (gap * 3 / 2).min(self.generated));
+                Self::MODEL_GAP.max(grown.min(self.generated * 2 / 5))
+            }
         };
+        self.failures += 1;
         self.mode = Mode::Resting { until: self.generated + gap };
     }
 
@@ -116,14 +125,11 @@ impl Goodput {
     }
 
     fn count(&mut self, round: &Round) {
-        for position in &mut self.positions {
-            position.reached *= Self::MEMORY;
-            position.kept *= Self::MEMORY;
-        }
         let reached = round.drafted.min(round.accepted + 1);
-        for (index, position) in self.positions.iter_mut().take(reached).enumerate() {
-            position.reached += 1.0;
-            position.kept += f64::from(u8::from(index < round.accepted));
+        for (index, position) in self.positions.iter_mut().enumerate() {
+            let memory = if index < reached { Self::MEMORY } else { Self::DISTANT_MEMORY };
+            position.reached = position.reached * memory + f64::from(u8::from(index < reached));
+            position.kept = position.kept * memory + f64::from(u8::from(index < round.accepted));
         }
     }
 }
@@ -192,6 +198,7 @@ impl LengthPolicy for Goodput {
                     // Earlier failures are no longer true.
                     self.positions.fill(Position::default());
                     self.mode = Mode::Drafting;
+                    self.failures = 0;
                 } else {
                     self.rest();
                 }

@@ -72,6 +72,14 @@ pub static LENGTH_POLICIES: [LengthPolicyEntry; 4] = [
     },
 ];
 
+impl Default for LengthPolicyName {
+    /// The first of the table: goodput.
+    fn default() -> Self {
+        let entry = &LENGTH_POLICIES[0];
+        Self { entry, parameter: entry.parameter }
+    }
+}
+
 impl LengthPolicyName {
     /// Its line of the table.
     pub fn entry(&self) -> &'static LengthPolicyEntry {

@@ -8,7 +8,7 @@ pub use model::ModelDrafter;
 pub use ngram::NgramDrafter;
 pub use scripted::ScriptedDrafter;
 
-use spec_core::{DraftTree, Pipeline, Proposal, Token};
+use spec_core::{Choices, DraftCost, DraftTree, Pipeline, Proposal, Token};
 
 use crate::RuntimeError;
 
@@ -28,14 +28,34 @@ pub struct DraftContext<'a> {
     pub pipeline: &'a mut Pipeline,
     /// How a token is drawn from the drafter's processed law.
     pub proposal: Proposal<'a>,
-    /// Nodes that the tree may have.
+    /// The round's randomness, for proposals that are drawn.
+    pub choices: &'a mut dyn Choices,
+    /// Nodes that the tree may have. Known before anything is drawn, for a drawn node must not be dropped.
     pub budget: usize,
+    /// How many of the last tokens are worth looking at, when a drafter is only being tried; `None` is all.
+    pub context: Option<usize>,
 }
 
 /// A source of guesses. Whatever it proposes, the output stays the same; only time changes.
 pub trait Drafter: Send {
     /// Name shown to people.
     fn name(&self) -> &str;
+
+    /// What drafting costs.
+    fn cost(&self) -> DraftCost {
+        DraftCost::Model
+    }
+
+    /// Whether tokens are taken from a law by [`DraftContext::proposal`], which leaves the drafter's probabilities with them.
+    /// Look-ups propose without a law.
+    fn has_laws(&self) -> bool {
+        false
+    }
+
+    /// Whether its trees may branch. Rules that judge chains only refuse such a drafter before it drafts.
+    fn branches(&self) -> bool {
+        false
+    }
 
     /// Proposes a tree of at most `context.budget` nodes below the committed text; an empty tree is a legal answer.
     ///

@@ -55,6 +55,52 @@ impl ModelDrafter {
             }
         }
     }
+
+    /// Drafts a chain behind `text`, which is the end of the committed text; gives it with the open reservation of its rows
+    /// and their number.
+    fn draft_chain(
+        &mut self,
+        sequence: &Sequence,
+        text: &[Token],
+        budget: usize,
+        context: &mut DraftContext<'_>,
+    ) -> Result<(DraftTree, KvGuard, usize), RuntimeError> {
+        let committed = context.tokens.len();
+        let (mut rows, mut row) = self.catch_up(sequence, text)?;
+        let guard = KvGuard::reserve(sequence, budget - 1)?;
+        let history = Restored { length: context.pipeline.len(), pipeline: &mut *context.pipeline };
+        let mut tree = DraftTree::new();
+        let mut parent = None;
+        let mut submitted: usize = 0;
+        loop {
+            let logits = rows.logits(row)?;
+            let law = if context.proposal.uses_probabilities() {
+                history.pipeline.summarized_law(logits, None, &mut self.scratch)?
+            } else {
+                history.pipeline.law(logits, None, &mut self.scratch)?
+            };
+            let position = committed + tree.len();
+            let nodes = context
+                .proposal
+                .propose(&mut tree, parent, &law, 1, position, context.choices)
+                .map_err(|source| RuntimeError::Draft { drafter: self.name.clone(), source })?;
+            let Some(&node) = nodes.first() else { break };
+            let token = tree.node(node).token;
+            if tree.len() == budget || context.end_ids.contains(&token) {
+                break;
+            }
+            parent = Some(node);
+            history.pipeline.push(token);
+            let above = submitted.checked_sub(1).map(|row| row as u32);
+            let position = text.len() + submitted;
+            let batch = Batch::chain(sequence.id(), &[token], position, above, Want::Logits);
+            rows = self.model.submit(&*self.stream, &batch)?.wait()?;
+            row = 0;
+            submitted += 1;
+        }
+        drop(history);
+        Ok((tree, guard, submitted))
+    }
 }
 
 impl Drafter for ModelDrafter {
@@ -62,10 +108,15 @@ impl Drafter for ModelDrafter {
         &self.name
     }
 
-    fn draft(&mut self, context: DraftContext<'_>) -> Result<DraftTree, RuntimeError> {
-        let committed = context.tokens.len();
-        // The last draft token is proposed, never fed, so the row of position `committed - 1 + k - 1` is the last.
-        let room = (self.model.config().context + 1).saturating_sub(committed);
+    fn has_laws(&self) -> bool {
+        true
+    }
+
+    fn draft(&mut self, mut context: DraftContext<'_>) -> Result<DraftTree, RuntimeError> {
+        let seen = context.context.filter(|&seen| seen > 0 && seen < context.tokens.len());
+        let text = &context.tokens[context.tokens.len() - seen.unwrap_or(context.tokens.len())..];
+        // The last draft token is proposed, never fed, so the row of position `text.len() - 1 + k - 1` is the last.
+        let room = (self.model.config().context + 1).saturating_sub(text.len());
         let budget = context.budget.min(room);
         if budget == 0 {
             return Ok(DraftTree::new());
@@ -77,33 +128,15 @@ impl Drafter for ModelDrafter {
         // An error below drops the state: the sequence closes, and the next round starts it afresh.
         let State { sequence, block } = state;
         drop(block);
-
-        let (mut rows, mut row) = self.catch_up(&sequence, context.tokens)?;
-        let guard = KvGuard::reserve(&sequence, budget - 1)?;
-        let history = Restored { length: context.pipeline.len(), pipeline: context.pipeline };
-        let mut tree = DraftTree::new();
-        let mut parent = None;
-        let mut submitted: usize = 0;
-        loop {
-            let law = history.pipeline.law(rows.logits(row)?, None, &mut self.scratch)?;
-            let token = context.proposal.pick(&law, committed + tree.len());
-            let node = tree
-                .push(parent, token, context.proposal.origin())
-                .map_err(|source| RuntimeError::Draft { drafter: self.name.clone(), source })?;
-            if tree.len() == budget || context.end_ids.contains(&token) {
-                break;
-            }
-            parent = Some(node);
-            history.pipeline.push(token);
-            let above = submitted.checked_sub(1).map(|row| row as u32);
-            let position = committed + submitted;
-            let batch = Batch::chain(sequence.id(), &[token], position, above, Want::Logits);
-            rows = self.model.submit(&*self.stream, &batch)?.wait()?;
-            row = 0;
-            submitted += 1;
-        }
-        drop(history);
-        self.states.insert(context.generation, State { sequence, block: Some((guard, submitted)) });
+        let (tree, block) = if seen.is_some() {
+            // A trial reads the end of the text as if there were nothing before it, on the side.
+            let aside = Sequence::open(&self.model)?;
+            (self.draft_chain(&aside, text, budget, &mut context)?.0, None)
+        } else {
+            let (tree, guard, submitted) = self.draft_chain(&sequence, text, budget, &mut context)?;
+            (tree, Some((guard, submitted)))
+        };
+        self.states.insert(context.generation, State { sequence, block });
         Ok(tree)
     }
 

@@ -1,7 +1,7 @@
 use std::collections::HashMap;
 use std::hash::{BuildHasherDefault, Hasher};
 
-use spec_core::{DraftTree, Origin, Token};
+use spec_core::{DraftCost, DraftTree, Origin, Token};
 
 use super::{DraftContext, Drafter, GenerationId};
 use crate::RuntimeError;
@@ -88,6 +88,10 @@ impl Hasher for KeyIsHash {
 impl Drafter for NgramDrafter {
     fn name(&self) -> &str {
         "ngram"
+    }
+
+    fn cost(&self) -> DraftCost {
+        DraftCost::Free
     }
 
     fn draft(&mut self, context: DraftContext<'_>) -> Result<DraftTree, RuntimeError> {

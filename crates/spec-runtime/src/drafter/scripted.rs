@@ -1,6 +1,6 @@
 use std::collections::VecDeque;
 
-use spec_core::{DraftTree, Origin, Token};
+use spec_core::{DraftCost, DraftTree, Origin, Token};
 
 use super::{DraftContext, Drafter, GenerationId};
 use crate::RuntimeError;
@@ -29,9 +29,18 @@ impl Drafter for ScriptedDrafter {
         "scripted"
     }
 
+    fn cost(&self) -> DraftCost {
+        DraftCost::Free
+    }
+
+    fn branches(&self) -> bool {
+        self.rounds.iter().any(|tree| !tree.is_chain())
+    }
+
     fn draft(&mut self, context: DraftContext<'_>) -> Result<DraftTree, RuntimeError> {
         let mut tree = self.rounds.pop_front().unwrap_or_default();
-        tree.truncate(context.budget);
+        tree.truncate(context.budget)
+            .map_err(|source| RuntimeError::Draft { drafter: self.name().to_owned(), source })?;
         Ok(tree)
     }
 

@@ -2,17 +2,18 @@
 
 use std::hash::{BuildHasher, RandomState};
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use spec_core::{
-    AcceptanceRule, Coupled, DraftTree, Greedy, KeyedChoices, LogitRows, Noise, NoiseScan, PathLaws, Pipeline,
-    ScalarScan, Token, TokenLogProb, top_log_probabilities,
+    AcceptanceRule, Coupled, DraftCost, DraftTree, Greedy, KeyedChoices, LogitRows, Noise, NoiseScan, PathLaws, Pipeline,
+    Round, ScalarScan, Start, Token, TokenLogProb, TreeError, top_log_probabilities,
 };
 
+use crate::clock::MachineClock;
 use crate::emission::Emission;
 use crate::{
-    Batch, DraftContext, Drafter, Emitted, FinishReason, GenerationId, HostStream, KvGuard, Model, Request, Row, Rows,
-    RuntimeError, Sequence, SpeculationStats, Stream, Timings, TokenText, Want,
+    Batch, Clock, DraftContext, Drafter, Emitted, FinishReason, GenerationId, HostStream, KvGuard, Model, Request,
+    RequestRule, Row, Rows, RuntimeError, Sequence, SpeculationStats, Stream, Timings, TokenText, Want,
 };
 
 /// A target model, its vocabulary, and perhaps a drafter.
@@ -23,6 +24,7 @@ pub struct Engine {
     stream: Box<dyn Stream>,
     drafter: Option<Box<dyn Drafter>>,
     scan: Arc<dyn NoiseScan>,
+    clock: Arc<dyn Clock>,
     started: u64,
 }
 
@@ -62,7 +64,7 @@ pub struct Generation {
     emission: Emission,
     /// Prompt and emitted tokens.
     tokens: Vec<Token>,
-    first_token: Option<Instant>,
+    first_token: Option<Duration>,
     completion: Completion,
     finished: bool,
 }
@@ -70,7 +72,22 @@ pub struct Generation {
 impl Engine {
     /// Plain decoding of `target`.
     pub fn new(target: Arc<dyn Model>, text: Arc<dyn TokenText>) -> Self {
-        Self { target, text, stream: Box::new(HostStream), drafter: None, scan: Arc::new(ScalarScan), started: 0 }
+        Self {
+            target,
+            text,
+            stream: Box::new(HostStream),
+            drafter: None,
+            scan: Arc::new(ScalarScan),
+            clock: Arc::new(MachineClock::new()),
+            started: 0,
+        }
+    }
+
+    /// Takes timings, which some length policies decide by, from another clock.
+    #[must_use]
+    pub fn with_clock(mut self, clock: Arc<dyn Clock>) -> Self {
+        self.clock = clock;
+        self
     }
 
     /// Speculates with `drafter`.
@@ -117,14 +134,16 @@ impl Engine {
         let mut pipeline = Pipeline::new(request.sampling.clone(), vocab)?;
         pipeline.extend(&request.prompt);
         let mut request = request;
-        let rule = request.rule.take().unwrap_or_else(|| {
-            if request.sampling.is_greedy() {
-                Box::new(Greedy)
-            } else {
-                let noise = Noise::with_choice(seed, request.choice);
-                Box::new(Coupled::new(noise, Arc::clone(&self.scan)))
-            }
-        });
+        let noise = Noise::with_choice(seed, request.choice);
+        let rule = match request.rule.take() {
+            Some(RequestRule::Own(rule)) => rule,
+            Some(RequestRule::Named(name)) => name.build(noise, &self.scan),
+            None if request.sampling.is_greedy() => Box::new(Greedy),
+            None => Box::new(Coupled::new(noise, Arc::clone(&self.scan))),
+        };
+        self.check_rule(&*rule)?;
+        let drafter = self.drafter.as_ref().map_or(DraftCost::Free, |drafter| drafter.cost());
+        request.draft_len.start(Start { prompt_len: request.prompt.len(), drafter });
         let mut stop = request.stop.clone();
         // The last position holds the last token that is fed; one more can be sampled from its row.
         stop.max_tokens = stop.max_tokens.min(context + 1 - request.prompt.len());
@@ -152,6 +171,22 @@ impl Engine {
             rule,
             request,
         })
+    }
+
+    /// Refuses what the rule cannot judge before anything is drafted.
+    fn check_rule(&self, rule: &dyn AcceptanceRule) -> Result<(), RuntimeError> {
+        let Some(drafter) = &self.drafter else { return Ok(()) };
+        let bad = |reason: &str| {
+            let reason = format!("{} {reason}, and drafter {} does not", rule.name(), drafter.name());
+            Err(RuntimeError::BadRequest { field: "rule", reason })
+        };
+        if rule.chains_only() && drafter.branches() {
+            return bad("judges chains, so it needs a drafter that proposes chains");
+        }
+        if rule.needs_confidence() && !drafter.has_laws() {
+            return bad("compares with the drafter's probabilities, so it needs a drafter that has some");
+        }
+        Ok(())
     }
 
     /// One step: the prefill and the first token, or one round. Each emitted token goes to `sink`.
@@ -202,7 +237,7 @@ impl Engine {
     }
 
     fn prefill(&mut self, generation: &mut Generation, sink: &mut dyn FnMut(&Emitted)) -> Result<(), RuntimeError> {
-        let begun = Instant::now();
+        let begun = self.clock.now();
         let end = generation.tokens.len();
         let rows = loop {
             if generation.request.cancel.is_cancelled() {
@@ -220,27 +255,27 @@ impl Engine {
                 break LogitsOf { rows, first: next - done - 1 };
             }
         };
-        generation.completion.timings.prefill = begun.elapsed();
+        generation.completion.timings.prefill = self.clock.now() - begun;
         generation.judge(&*self.text, &DraftTree::new(), &rows.collect(1)?, sink)?;
-        generation.first_token = Some(Instant::now());
+        generation.first_token = Some(self.clock.now());
         Ok(())
     }
 
     fn round(&mut self, generation: &mut Generation, sink: &mut dyn FnMut(&Emitted)) -> Result<(), RuntimeError> {
-        let begun = Instant::now();
+        let begun = self.clock.now();
         let tree = self.draft(generation)?;
-        let drafted = Instant::now();
+        let drafted = self.clock.now();
 
         let root = generation.tokens.len() - 1;
         let guard = KvGuard::reserve(&generation.sequence, 1 + tree.len())?;
         let batch = verification_batch(&generation.sequence, &generation.tokens, &tree);
         let rows = self.target.submit(&*self.stream, &batch)?.wait()?;
-        let verified = Instant::now();
+        let verified = self.clock.now();
 
         let rows = LogitsOf { rows, first: 0 };
         let Judged { path, emitted, accepted } =
             generation.judge(&*self.text, &tree, &rows.collect(1 + tree.len())?, sink)?;
-        let sampled = Instant::now();
+        let sampled = self.clock.now();
 
         // The last emitted token has no KV entry yet: the root row and those of the accepted nodes before it are kept.
         guard.commit(&path[..emitted])?;
@@ -250,13 +285,19 @@ impl Engine {
         {
             drafter.observe(generation.id, &generation.tokens, accepted)?;
         }
-        generation.request.draft_len.observe(tree.len(), accepted);
+        generation.request.draft_len.observe(&Round {
+            drafted: tree.len(),
+            accepted,
+            emitted,
+            draft: drafted - begun,
+            verify: verified - drafted,
+        });
         generation.completion.speculation.record(&nodes_by_depth(&tree), accepted, emitted);
         let timings = &mut generation.completion.timings;
         timings.draft += drafted - begun;
         timings.verify += verified - drafted;
         timings.sample += sampled - verified;
-        timings.rollback += sampled.elapsed();
+        timings.rollback += self.clock.now() - sampled;
         if let Some(first) = generation.first_token {
             timings.decode = sampled - first;
         }
@@ -268,25 +309,30 @@ impl Engine {
         let Some(drafter) = &mut self.drafter else { return Ok(DraftTree::new()) };
         let room = self.target.config().context - generation.tokens.len();
         let rows = self.target.config().max_rows - 1;
-        let budget = generation.request.draft_len.next().min(generation.emission.remaining() - 1).min(room).min(rows);
+        let length = generation.request.draft_len.next();
+        let budget = length.min(generation.emission.remaining() - 1).min(room).min(rows);
         if budget == 0 {
             return Ok(DraftTree::new());
         }
+        let mut choices = generation.choices();
         let mut tree = drafter.draft(DraftContext {
             generation: generation.id,
             tokens: &generation.tokens,
             end_ids: generation.emission.end_ids(),
             pipeline: &mut generation.pipeline,
             proposal: generation.rule.proposal(),
+            choices: &mut choices,
             budget,
+            context: generation.request.draft_len.context(),
         })?;
         debug_assert_eq!(generation.pipeline.len(), generation.tokens.len(), "the drafter restores the history");
-        debug_assert!(tree.len() <= budget, "the drafter keeps to its budget");
-        tree.truncate(budget);
+        let drafter = |source: TreeError| RuntimeError::Draft { drafter: drafter.name().to_owned(), source };
+        // Given nodes can go. A drawn one cannot, and is an error: dropping it would bias the output.
+        tree.truncate(budget).map_err(&drafter)?;
         // A token that the target does not have cannot be scored; what was drafted before it can.
         let vocab = self.text.vocab();
         let known = tree.nodes().take_while(|(_, node)| (node.token as usize) < vocab).count();
-        tree.truncate(known);
+        tree.truncate(known).map_err(&drafter)?;
         Ok(tree)
     }
 }
@@ -302,6 +348,11 @@ impl Generation {
         &self.completion
     }
 
+    /// The randomness of the round that begins now; drafting and judging ask it for different purposes.
+    fn choices(&self) -> KeyedChoices {
+        KeyedChoices::with_choice(self.completion.seed, self.request.choice, self.tokens.len())
+    }
+
     /// Judges a tree and emits what stands.
     fn judge(
         &mut self,
@@ -313,8 +364,8 @@ impl Generation {
         let base = self.tokens.len();
         let outcome = {
             let logits = Borrowed(rows);
+            let mut choices = self.choices();
             let mut laws = PathLaws::new(tree, &logits, &mut self.pipeline, base, None);
-            let mut choices = KeyedChoices::new(self.completion.seed, base);
             self.rule.verify(tree, &mut laws, &mut choices)?
         };
         debug_assert_eq!(self.pipeline.len(), base, "the rule restores the history");

@@ -2,8 +2,10 @@
 
 mod field;
 mod kv;
+mod law;
 mod limits;
 mod lossless;
+mod rules;
 
 use std::sync::Arc;
 
@@ -66,7 +68,7 @@ impl LengthPolicy for Schedule {
         length
     }
 
-    fn observe(&mut self, _: usize, _: usize) {}
+    fn observe(&mut self, _: &spec_core::Round) {}
 }
 
 fn sampled(temperature: f32) -> SamplingParams {
