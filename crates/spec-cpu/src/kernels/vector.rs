@@ -184,7 +184,7 @@ vectorized! {
 }
 
 vectorized! {
-    /// Rotates the pairs (x[2i], x[2i + 1]) by the angles whose cosines and sines are given (rotary embedding, arXiv 2104.09864).
+    /// Rotates the pairs `(x[2i], x[2i + 1])` by the angles whose cosines and sines are given (rotary embedding, arXiv 2104.09864).
     ///
     /// # Panics
     /// When `x` is not twice as long as `cos` and `sin`.
@@ -199,7 +199,7 @@ vectorized! {
 }
 
 vectorized! {
-    /// Rotates the pairs (x[i], x[n + i]), n being the length of `cos`: the order of NeoX-style models.
+    /// Rotates the pairs `(x[i], x[n + i])`, n being the length of `cos`: the order of NeoX-style models.
     ///
     /// # Panics
     /// When `x` is not twice as long as `cos` and `sin`.
