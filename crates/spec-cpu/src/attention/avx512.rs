@@ -4,9 +4,8 @@
 //! its terms in the same order whatever the number of queries and vectors beside it.
 
 use std::arch::x86_64::{
-    __m256i, __m512, _MM_FROUND_TO_NEAREST_INT, _mm256_loadu_si256, _mm256_storeu_si256,
-    _mm512_cvtph_ps, _mm512_cvtps_ph, _mm512_fmadd_ps, _mm512_loadu_ps, _mm512_set1_ps, _mm512_setzero_ps,
-    _mm512_storeu_ps,
+    __m256i, __m512, _MM_FROUND_TO_NEAREST_INT, _mm256_loadu_si256, _mm256_storeu_si256, _mm512_cvtph_ps,
+    _mm512_cvtps_ph, _mm512_fmadd_ps, _mm512_loadu_ps, _mm512_set1_ps, _mm512_setzero_ps, _mm512_storeu_ps,
 };
 use std::ops::Range;
 
