@@ -41,6 +41,7 @@ mod load;
 mod model;
 mod packed;
 mod pool;
+mod scan;
 
 pub use activation::{ActivationForm, QuantizedRows};
 pub use error::CpuError;
@@ -53,3 +54,4 @@ pub use load::LoadOptions;
 pub use model::CpuModel;
 pub use packed::{PackedMatrix, WeightMemory, WeightType};
 pub use pool::{Pool, SharedSlice};
+pub use scan::noise_scan;
