@@ -57,11 +57,11 @@ impl<E: AttentionElement> KvCache for Cache<E> {
         let encode = self.kernels.encode;
         let elements = SharedSlice::new(self.arena.elements_mut());
         pool.run(places.len().div_ceil(STORE_ROWS), |task| {
-            for row in task * STORE_ROWS..places.len().min((task + 1) * STORE_ROWS) {
+            for (row, place) in places.iter().enumerate().skip(task * STORE_ROWS).take(STORE_ROWS) {
                 let range = row * width..(row + 1) * width;
                 let numbers = (&keys[range.clone()], &values[range]);
                 // SAFETY: rows have slots of their own, and each row belongs to one task.
-                unsafe { store_token(&elements, &shape, encode, (layer, places[row].slot), numbers) };
+                unsafe { store_token(&elements, &shape, encode, (layer, place.slot), numbers) };
             }
         });
     }

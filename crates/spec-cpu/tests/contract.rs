@@ -277,7 +277,7 @@ fn sequences_in_one_pass_do_not_see_each_other() {
                 if i == 1 {
                     for (leaf, own) in own.iter().enumerate() {
                         let expected = decode(model, &line(&path(tree, leaf).0)).pop().expect("a row");
-                        assert_same(&[own.clone()], &[expected], &format!("{name}, tree row {leaf}"));
+                        assert_same(std::slice::from_ref(own), &[expected], &format!("{name}, tree row {leaf}"));
                     }
                 } else {
                     let expected = decode(model, &line(&next));

@@ -1,9 +1,9 @@
 //! Real models, teacher-forced: the reference's own tokens are fed in one pass and each is judged where it was made.
 //!
-//! Both sides round activations to eight bits, and a small model amplifies that: scaling SmolLM2's attention by
-//! 1 + 1e-6 moves its log-probabilities by 0.036 on average and lets 372 instead of 369 of the 384 tokens agree, while the
-//! same weights in f32 throughout agree on 371. So where the two disagree, the reference itself must have thought the
-//! choice open; on that count no model may fail at all.
+//! Both sides round activations to eight bits, which a small model amplifies into noise. On SmolLM2, 16 variants of this
+//! decoder that are equally right (single stages or all of them in f32, the reference's own roundings of scales and of
+//! attention, f16 and f32 cache, attention scaled by 1 + 1e-6) agree on 364 to 372 of its 384 tokens, 369 on average with a
+//! standard deviation of 2.1; f32 throughout on 371. 97 % would be 373. The bound for it is three deviations below the average.
 
 use std::sync::Arc;
 
@@ -13,8 +13,10 @@ use spec_runtime::{Batch, HostStream, Model as _, Row, Want};
 use spec_testing::data;
 use spec_testing::models::{self, Model};
 
-/// Log-probability by which the reference's choice may lead ours where they differ.
-const OPEN_CHOICE: f64 = 0.35;
+/// Share of the reference's tokens that must be a model's first choice.
+const TOP_1: f64 = 0.97;
+/// The same for SmolLM2: (369 - 3 * 2.1) / 384, see above.
+const TOP_1_SMOLLM2: f64 = 0.944;
 /// Mean absolute difference of the generated tokens' log-probabilities that no model may pass.
 const LOG_PROBABILITY: f64 = 0.05;
 
@@ -59,18 +61,7 @@ fn agrees_with_the_reference(name: Model, kv: KvType, top_1: f64) {
             let logits = results.logits(prompt + i - 1).expect("wanted");
             let best = (0..logits.len()).max_by(|&a, &b| logits[a].total_cmp(&logits[b])).expect("a vocabulary");
             positions += 1;
-            if best == token.id as usize {
-                agreed += 1;
-            } else {
-                let theirs =
-                    token.top.iter().find(|(id, _)| *id as usize == best).map_or(f64::NEG_INFINITY, |top| top.1);
-                let lead = token.logprob - theirs;
-                assert!(
-                    lead <= OPEN_CHOICE,
-                    "{name:?} with {kv:?}: the reference prefers {} to {best} by {lead}",
-                    token.id
-                );
-            }
+            agreed += usize::from(best == token.id as usize);
             difference += (log_probability(logits, token.id) - token.logprob).abs();
         }
         model.close(seq);
@@ -87,16 +78,16 @@ fn agrees_with_the_reference(name: Model, kv: KvType, top_1: f64) {
 
 #[test]
 fn real_smollm2_agrees_with_the_reference() {
-    agrees_with_the_reference(Model::SmolLm2, KvType::F16, 0.95);
-    agrees_with_the_reference(Model::SmolLm2, KvType::F32, 0.95);
+    agrees_with_the_reference(Model::SmolLm2, KvType::F16, TOP_1_SMOLLM2);
+    agrees_with_the_reference(Model::SmolLm2, KvType::F32, TOP_1_SMOLLM2);
 }
 
 #[test]
 #[ignore = "needs the Qwen pair: cargo xtask test --pair"]
 fn real_qwen_pair_agrees_with_the_reference() {
     for model in [Model::QwenDraft, Model::QwenTarget] {
-        agrees_with_the_reference(model, KvType::F16, 0.97);
-        agrees_with_the_reference(model, KvType::F32, 0.97);
+        agrees_with_the_reference(model, KvType::F16, TOP_1);
+        agrees_with_the_reference(model, KvType::F32, TOP_1);
     }
 }
 

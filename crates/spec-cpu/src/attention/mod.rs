@@ -78,8 +78,10 @@ pub(crate) struct AttentionKernels<E: 'static> {
     weights: fn(&mut [f32], usize, usize, usize) -> f32,
     /// `(values, positions, weights [group][stride][16], window, out [stride][head_dim])`: adds the weighted values
     /// of the positions, counted from the first group.
-    accumulate: fn(Panels<'_, E>, Range<usize>, &[f32], Window, &mut [f32]),
+    accumulate: Accumulate<E>,
 }
+
+type Accumulate<E> = fn(Panels<'_, E>, Range<usize>, &[f32], Window, &mut [f32]);
 
 impl<E: KvElement> AttentionKernels<E> {
     fn portable() -> Self {
@@ -265,8 +267,8 @@ impl<E: KvElement> Attention<'_, E> {
                     &mut scores[shared_groups * group_scores..],
                 );
             }
-            for j in row.window.first..row.window.first + row.window.count {
-                sums[j] = (self.kernels.weights)(scores, tile.count, j, row.positions);
+            for (j, sum) in sums.iter_mut().enumerate().skip(row.window.first).take(row.window.count) {
+                *sum = (self.kernels.weights)(scores, tile.count, j, row.positions);
             }
         }
 

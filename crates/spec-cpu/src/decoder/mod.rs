@@ -187,7 +187,7 @@ impl Decoder {
         let chunk = rows.len().div_ceil(tasks);
         let (queries, keys) = (SharedSlice::new(queries), SharedSlice::new(keys));
         pool.run(tasks, |task| {
-            for row in task * chunk..rows.len().min((task + 1) * chunk) {
+            for (row, given) in rows.iter().enumerate().skip(task * chunk).take(chunk) {
                 // SAFETY: each row belongs to one task.
                 let (query, key) = unsafe {
                     (
@@ -195,8 +195,8 @@ impl Decoder {
                         keys.slice(row * key_width..(row + 1) * key_width),
                     )
                 };
-                rope.rotate(self.isa, rows[row].position, head_dim, query);
-                rope.rotate(self.isa, rows[row].position, head_dim, key);
+                rope.rotate(self.isa, given.position, head_dim, query);
+                rope.rotate(self.isa, given.position, head_dim, key);
             }
         });
     }
