@@ -1,15 +1,15 @@
 //! Times the matrix kernels over arrays that no cache holds.
 //!
 //! For each weight type: milliseconds per pass over the array, GB/s of file bytes at one row, GMAC/s at more. Row counts are
-//! interleaved round-robin, so that a change of the machine's speed hits all of them; figures are medians, minima in parentheses.
+//! interleaved round-robin, so that a change of the machine's speed hits all of them. Figures are medians over rounds; in parentheses
+//! stands the sum of each matrix's best time, which a machine that other processes use can still show.
 //!
 //! `cargo run --release -p spec-cpu --example kernels -- [threads] [types, e.g. Q4_K,Q6_K] [rows, e.g. 1,8] [rounds]`
 
 use std::time::Instant;
 
 use spec_cpu::{
-    CpuError, Isa, PackedMatrix, Pool, Product, QuantizedRows, WeightMemory, WeightType, matmul,
-    probe, vector,
+    CpuError, Isa, PackedMatrix, Pool, Product, QuantizedRows, WeightMemory, WeightType, matmul, probe, vector,
 };
 
 /// Weights per array: 0.6 GB at 4.5 bits.
@@ -32,14 +32,10 @@ fn main() -> Result<(), CpuError> {
     println!("{} threads, {}", pool.threads(), isa.name());
     println!("read bandwidth {:.1} GB/s", probe::read_bandwidth(isa, &pool)? / 1e9);
     println!("peak int8 {:.0} GMAC/s", probe::peak_int8_macs(isa, &pool) / 1e9);
-    let region = best(20_000, || pool.run(2, |task| {
-        std::hint::black_box(task);
-    }));
-    println!("parallel region {:.2} us (best), {:.2} us (median)", region.0 * 1e6, region.1 * 1e6);
+    region(&pool);
     vectors(isa);
 
-    let selected =
-        |ty: &WeightType| types.split(',').any(|name| name == format!("{ty:?}"));
+    let selected = |ty: &WeightType| types.split(',').any(|name| name == format!("{ty:?}"));
     for ty in WeightType::ALL.into_iter().filter(selected) {
         cached(isa, ty)?;
     }
@@ -47,6 +43,21 @@ fn main() -> Result<(), CpuError> {
         array(isa, &pool, ty, &rows, rounds)?;
     }
     Ok(())
+}
+
+/// What a region costs beyond its work: every thread has one task of a fixed time, and all start at once in an ideal one.
+fn region(pool: &Pool) {
+    const TASK: std::time::Duration = std::time::Duration::from_micros(20);
+    let (least, median) = best(5000, || {
+        pool.run(pool.threads(), |_| {
+            let start = Instant::now();
+            while start.elapsed() < TASK {
+                std::hint::spin_loop();
+            }
+        });
+    });
+    let cost = |time: f64| (time - TASK.as_secs_f64()) * 1e6;
+    println!("parallel region {:.2} us (best), {:.2} us (median)", cost(least), cost(median));
 }
 
 /// The best and the median of `rounds` runs, in seconds.
@@ -91,8 +102,7 @@ fn cached(isa: Isa, ty: WeightType) -> Result<(), CpuError> {
         let mut output = vec![0.0; rows * OUTPUTS];
         activations.quantize(isa, &pool, rows, &values)?;
         let (least, _) = best(2000, || {
-            matmul(isa, &pool, &mut [Product::new(&matrix, &activations, &mut output)])
-                .expect("shapes fit");
+            matmul(isa, &pool, &mut [Product::new(&matrix, &activations, &mut output)]).expect("shapes fit");
         });
         let macs = (rows * INPUTS * OUTPUTS) as f64 / least / 1e9;
         let speed = matrix.file_bytes() as f64 / least / 1e9;
@@ -102,13 +112,7 @@ fn cached(isa: Isa, ty: WeightType) -> Result<(), CpuError> {
     Ok(())
 }
 
-fn array(
-    isa: Isa,
-    pool: &Pool,
-    ty: WeightType,
-    rows: &[usize],
-    rounds: usize,
-) -> Result<(), CpuError> {
+fn array(isa: Isa, pool: &Pool, ty: WeightType, rows: &[usize], rounds: usize) -> Result<(), CpuError> {
     let count = WEIGHTS.div_ceil(INPUTS * OUTPUTS);
     let blocks = OUTPUTS * INPUTS / ty.block();
     // Any codes will do; scales must be ordinary numbers, and 0x2c2c is one.
@@ -128,23 +132,28 @@ fn array(
     let mut output = vec![0.0; most * OUTPUTS];
     let mut activations = QuantizedRows::new(ty.activation_form(), INPUTS)?;
     let mut times = vec![Vec::with_capacity(rounds); rows.len()];
+    let mut bests = vec![vec![f64::MAX; matrices.len()]; rows.len()];
     for round in 0..rounds {
-        for (&rows, times) in rows.iter().zip(&mut times) {
+        for ((&rows, times), bests) in rows.iter().zip(&mut times).zip(&mut bests) {
             if rows > 64 && round % 4 != 0 {
                 continue;
             }
-            let start = Instant::now();
-            for matrix in &matrices {
+            let mut total = 0.0;
+            for (matrix, best) in matrices.iter().zip(bests) {
+                let start = Instant::now();
                 activations.quantize(isa, pool, rows, &values[..rows * INPUTS])?;
                 matmul(isa, pool, &mut [Product::new(matrix, &activations, &mut output)])?;
+                let elapsed = start.elapsed().as_secs_f64();
+                total += elapsed;
+                *best = best.min(elapsed);
             }
-            times.push(start.elapsed().as_secs_f64());
+            times.push(total);
         }
     }
     let mut single = None;
-    for (&rows, times) in rows.iter().zip(&mut times) {
+    for ((&rows, times), bests) in rows.iter().zip(&mut times).zip(&bests) {
         times.sort_by(f64::total_cmp);
-        let (least, median) = (times[0], times[times.len() / 2]);
+        let (least, median): (f64, f64) = (bests.iter().sum(), times[times.len() / 2]);
         let (one_least, one_median) = *single.get_or_insert((least, median));
         println!(
             "  {rows:4} rows {:8.1} ms ({:8.1})  {:6.1} GB/s ({:6.1})  {:6.0} GMAC/s ({:6.0})  x{:.2} ({:.2})",

@@ -103,7 +103,7 @@ impl QuantizedRows {
     /// [`CpuError::Shape`] when `inputs` is not a positive multiple of the form's block.
     pub fn new(form: ActivationForm, inputs: usize) -> Result<Self, CpuError> {
         let block = form.block();
-        if inputs == 0 || inputs % block != 0 {
+        if inputs == 0 || !inputs.is_multiple_of(block) {
             let (operation, what) = ("QuantizedRows::new", "inputs (rounded up to the block)");
             let expected = inputs.max(1).next_multiple_of(block);
             return Err(CpuError::Shape { operation, what, expected, found: inputs });

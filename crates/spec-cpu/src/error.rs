@@ -89,4 +89,34 @@ pub enum CpuError {
         /// Names usable on this processor.
         available: String,
     },
+    /// A tensor of the checkpoint that cannot be used.
+    #[error("tensor '{tensor}': {source}")]
+    Tensor {
+        /// Its name.
+        tensor: String,
+        /// What is wrong with it.
+        source: Box<CpuError>,
+    },
+    /// Something that no kernel of this crate does.
+    #[error("{what} is not supported on the CPU; {instead}")]
+    Unsupported {
+        /// What was asked for.
+        what: String,
+        /// What to do.
+        instead: &'static str,
+    },
+    /// A context that the model does not have.
+    #[error("a context of {context} positions is outside 1..={limit}, what the model was trained for")]
+    Context {
+        /// Positions asked for.
+        context: usize,
+        /// Positions the model knows.
+        limit: usize,
+    },
+    /// A KV cache too large to address, or of no size at all.
+    #[error("a KV cache of {blocks} blocks of 32 tokens is not possible; ask for another context")]
+    KvSize {
+        /// Blocks asked for.
+        blocks: usize,
+    },
 }

@@ -30,11 +30,18 @@
 #![deny(missing_docs)]
 
 mod activation;
+mod attention;
+mod decoder;
 mod error;
 mod isa;
 mod kernels;
+mod kv;
+mod kv_cache;
+mod load;
+mod model;
 mod packed;
 mod pool;
+mod scan;
 
 pub use activation::{ActivationForm, QuantizedRows};
 pub use error::CpuError;
@@ -42,5 +49,9 @@ pub use error::CpuError;
 pub use isa::Avx512Vnni;
 pub use isa::Isa;
 pub use kernels::{Product, matmul, probe, vector};
+pub use kv::KvType;
+pub use load::LoadOptions;
+pub use model::CpuModel;
 pub use packed::{PackedMatrix, WeightMemory, WeightType};
 pub use pool::{Pool, SharedSlice};
+pub use scan::noise_scan;

@@ -112,7 +112,7 @@ impl PackedMatrix {
         pool: &Pool,
     ) -> Result<Self, CpuError> {
         let block = ty.block();
-        if inputs == 0 || inputs % block != 0 {
+        if inputs == 0 || !inputs.is_multiple_of(block) {
             return Err(CpuError::WeightShape { ty, outputs, inputs, block });
         }
         let row_bytes = (inputs / block).saturating_mul(ty.block_bytes());

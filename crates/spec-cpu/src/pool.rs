@@ -271,7 +271,7 @@ fn work(shared: &Shared) {
         std::hint::spin_loop();
         polls = polls.wrapping_add(1);
         // The clock is read rarely: it costs as much as several polls.
-        if polls % 32 != 0 {
+        if !polls.is_multiple_of(32) {
             continue;
         }
         let waited = idle.get_or_insert_with(Instant::now).elapsed();

@@ -22,6 +22,8 @@ const LAYERS: &[(&str, &[&str])] = &[
     ("spec-cli", &["spec-ascend", "spec-core", "spec-cpu", "spec-model", "spec-runtime", "spec-server"]),
     // Nothing but tests depends on it, so that it may know all it builds examples of.
     ("spec-testing", &["spec-core", "spec-model", "spec-runtime"]),
+    // Unpublished: writes what acl-sys commits.
+    ("acl-bindings", &[]),
     ("xtask", &[]),
 ];
 

@@ -4,9 +4,8 @@
 //! its terms in the same order whatever the number of queries and vectors beside it.
 
 use std::arch::x86_64::{
-    __m256i, __m512, _MM_FROUND_TO_NEAREST_INT, _mm256_loadu_si256, _mm256_storeu_si256,
-    _mm512_cvtph_ps, _mm512_cvtps_ph, _mm512_fmadd_ps, _mm512_loadu_ps, _mm512_set1_ps, _mm512_setzero_ps,
-    _mm512_storeu_ps,
+    __m256i, __m512, _MM_FROUND_TO_NEAREST_INT, _mm256_loadu_si256, _mm256_storeu_si256, _mm512_cvtph_ps,
+    _mm512_cvtps_ph, _mm512_fmadd_ps, _mm512_loadu_ps, _mm512_set1_ps, _mm512_setzero_ps, _mm512_storeu_ps,
 };
 use std::ops::Range;
 
@@ -65,11 +64,14 @@ impl Vector for f32 {
 
 /// The kernels; the token proves that they run here.
 pub(super) fn kernels<E: Vector>(_: Avx512Vnni) -> AttentionKernels<E> {
-    // SAFETY (of all four): these functions are reachable only through this table, made under the token.
     AttentionKernels {
+        // SAFETY: reachable only through this table, made under the token.
         encode: |values, out| unsafe { encode(values, out) },
+        // SAFETY: as above.
         scores: |keys, queries, window, out| unsafe { scores(keys, queries, window, out) },
+        // SAFETY: as above.
         weights: |scores, stride, query, positions| unsafe { weights(scores, stride, query, positions) },
+        // SAFETY: as above.
         accumulate: |values, positions, weights, window, out| unsafe {
             accumulate(values, positions, weights, window, out)
         },
@@ -170,24 +172,24 @@ unsafe fn score_groups<E: Vector, const Q: usize, const G: usize>(
     stride: usize,
     out: *mut f32,
 ) {
-    let mut sums = [[_mm512_setzero_ps(); Q]; G];
+    let mut sums = [[_mm512_setzero_ps(); G]; Q];
     for d in 0..head_dim {
         // SAFETY: within the panels and the queries by this function's contract.
         unsafe {
             let mut keys = [_mm512_setzero_ps(); G];
-            for g in 0..G {
-                keys[g] = E::load(panels[g].add(d * LANES));
+            for (key, panel) in keys.iter_mut().zip(panels) {
+                *key = E::load(panel.add(d * LANES));
             }
-            for j in 0..Q {
+            for (j, sums) in sums.iter_mut().enumerate() {
                 let query = _mm512_set1_ps(*queries.add(d * stride + j));
-                for g in 0..G {
-                    sums[g][j] = _mm512_fmadd_ps(query, keys[g], sums[g][j]);
+                for (sum, key) in sums.iter_mut().zip(keys) {
+                    *sum = _mm512_fmadd_ps(query, key, *sum);
                 }
             }
         }
     }
-    for (g, sums) in sums.iter().enumerate() {
-        for (j, sum) in sums.iter().enumerate() {
+    for (j, sums) in sums.iter().enumerate() {
+        for (g, sum) in sums.iter().enumerate() {
             // SAFETY: writable by this function's contract.
             unsafe { _mm512_storeu_ps(out.add((g * stride + j) * LANES), *sum) };
         }

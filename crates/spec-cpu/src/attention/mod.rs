@@ -25,7 +25,7 @@ use parking_lot::Mutex;
 pub(crate) use plan::AttentionPlan;
 use plan::Run;
 
-use crate::kv::{BLOCK_TOKENS, KvArena, KvElement, KvShape};
+use crate::kv::{BLOCK_TOKENS, KvArena, KvElement};
 use crate::{Isa, Pool, SharedSlice};
 
 /// Positions that share a vector.
@@ -78,8 +78,10 @@ pub(crate) struct AttentionKernels<E: 'static> {
     weights: fn(&mut [f32], usize, usize, usize) -> f32,
     /// `(values, positions, weights [group][stride][16], window, out [stride][head_dim])`: adds the weighted values
     /// of the positions, counted from the first group.
-    accumulate: fn(Panels<'_, E>, Range<usize>, &[f32], Window, &mut [f32]),
+    accumulate: Accumulate<E>,
 }
+
+type Accumulate<E> = fn(Panels<'_, E>, Range<usize>, &[f32], Window, &mut [f32]);
 
 impl<E: KvElement> AttentionKernels<E> {
     fn portable() -> Self {
@@ -169,9 +171,8 @@ pub(crate) struct Attention<'a, E: 'static> {
     pub(crate) layer: usize,
     /// Query heads; neighbours share a key head.
     pub(crate) heads: usize,
-    /// Rotated queries, `[row][query_width]`, the first `heads * head_dim` of a row being its heads.
+    /// Rotated queries, `[row][head][head_dim]`.
     pub(crate) queries: &'a [f32],
-    pub(crate) query_width: usize,
 }
 
 /// The queries that one call of the kernels treats together: of one run and one key head.
@@ -197,11 +198,8 @@ impl<E: KvElement> Attention<'_, E> {
     pub(crate) fn run(&self, pool: &Pool, scratch: &AttentionScratch<E>, out: &mut [f32]) {
         let queries = self.plan.rows.len() * self.heads;
         let work = self.plan.positions * self.heads * self.arena.shape().head_dim * 2;
-        let tasks = if work < WORTH_A_REGION {
-            1
-        } else {
-            pool.threads().max(queries.div_ceil(2 * MAX_QUERIES)).min(queries)
-        };
+        let tasks =
+            if work < WORTH_A_REGION { 1 } else { pool.threads().max(queries.div_ceil(2 * MAX_QUERIES)).min(queries) };
         let out = SharedSlice::new(out);
         let chunk = queries.div_ceil(tasks);
         pool.run(tasks, |task| {
@@ -245,12 +243,8 @@ impl<E: KvElement> Attention<'_, E> {
             (committed_groups, committed_groups * LANES)
         };
         let tail_groups = groups.len() - committed_groups;
-        let cached = |from: usize, shift| Panels {
-            elements: self.arena.elements(),
-            groups: &groups[from..],
-            shift,
-            head_dim,
-        };
+        let cached =
+            |from: usize, shift| Panels { elements: self.arena.elements(), groups: &groups[from..], shift, head_dim };
         let gathered = |panel: usize, shift| Panels {
             elements: &panels[..],
             groups: &panel_groups[panel * tail_groups..(panel + 1) * tail_groups],
@@ -266,10 +260,15 @@ impl<E: KvElement> Attention<'_, E> {
             let tail = row.positions.div_ceil(LANES).saturating_sub(shared_groups);
             if tail > 0 {
                 let keys = row.panel.map_or_else(|| cached(shared_groups, 0), |panel| gathered(panel, 0));
-                (self.kernels.scores)(keys.first(tail), queries, row.window, &mut scores[shared_groups * group_scores..]);
+                (self.kernels.scores)(
+                    keys.first(tail),
+                    queries,
+                    row.window,
+                    &mut scores[shared_groups * group_scores..],
+                );
             }
-            for j in row.window.first..row.window.first + row.window.count {
-                sums[j] = (self.kernels.weights)(scores, tile.count, j, row.positions);
+            for (j, sum) in sums.iter_mut().enumerate().skip(row.window.first).take(row.window.count) {
+                *sum = (self.kernels.weights)(scores, tile.count, j, row.positions);
             }
         }
 
@@ -308,7 +307,7 @@ impl<E: KvElement> Attention<'_, E> {
         let mut panels = 0;
         for j in 0..count {
             let (row, head) = tile.query(j);
-            let at = row * self.query_width + head * head_dim;
+            let at = (row * self.heads + head) * head_dim;
             for (d, value) in self.queries[at..at + head_dim].iter().enumerate() {
                 scratch.queries[d * count + j] = value * scale;
             }

@@ -3,7 +3,7 @@ use spec_runtime::kv::PagedKv;
 use spec_runtime::{Row, SeqId, Want};
 
 use super::*;
-use crate::kv::store_token;
+use crate::kv::{KvShape, store_token};
 
 const SHAPES: [(usize, usize, usize); 4] = [(6, 2, 64), (3, 3, 32), (12, 1, 16), (7, 1, 144)];
 
@@ -95,7 +95,6 @@ impl<E: AttentionElement> Bench<E> {
             layer: 1,
             heads: self.heads,
             queries: &queries,
-            query_width: q_width,
         };
         attention.run(&self.pool, &self.scratch, &mut out);
         out.chunks_exact(q_width).map(<[f32]>::to_vec).collect()

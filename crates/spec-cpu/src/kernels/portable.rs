@@ -96,7 +96,7 @@ fn block32(ty: WeightType, panel: &[u8], tile: &Tile<'_>, block: usize, sums: &m
     }
     let scale = halves(panel, scales);
     let min = if ty == WeightType::Q4_1 { halves(panel, scales + 32) } else { [0.0; LANES] };
-    for row in 0..tile.rows {
+    for (row, sums) in sums[..tile.rows].iter_mut().enumerate() {
         let at = block * tile.rows + row;
         let start = match ty {
             WeightType::Q5_0 => tile.starts[at],
@@ -108,11 +108,11 @@ fn block32(ty: WeightType, panel: &[u8], tile: &Tile<'_>, block: usize, sums: &m
             multiply(&mut dot, quad, activations);
         }
         for lane in 0..LANES {
-            sums[row][lane] += dot[lane] as f32 * tile.scales[at] * scale[lane];
+            sums[lane] += dot[lane] as f32 * tile.scales[at] * scale[lane];
         }
         if ty == WeightType::Q4_1 {
             for lane in 0..LANES {
-                sums[row][lane] += min[lane] * tile.scaled_sums[at];
+                sums[lane] += min[lane] * tile.scaled_sums[at];
             }
         }
     }
@@ -127,14 +127,14 @@ fn super_block_q4_k(weights: &[u8], tile: &Tile<'_>, block: usize, sums: &mut Su
         for (index, pair) in quads.chunks_exact_mut(2).enumerate() {
             pair.copy_from_slice(&nibbles(weights, q4_k::CODES + (sub * 4 + index) * 64));
         }
-        for row in 0..rows {
+        for (row, totals) in totals[..rows].iter_mut().enumerate() {
             let codes = &tile.codes[(block * 8 + sub) * rows + row].0;
             let mut dot = [0; LANES];
             for (quad, activations) in quads.iter().zip(codes.chunks_exact(4)) {
                 multiply(&mut dot, quad, activations);
             }
             for lane in 0..LANES {
-                totals[row][lane] += dot[lane] as f32 * f32::from(factors[lane]);
+                totals[lane] += dot[lane] as f32 * f32::from(factors[lane]);
             }
         }
     }
@@ -171,7 +171,7 @@ fn super_block_q6_k(weights: &[u8], tile: &Tile<'_>, block: usize, sums: &mut Su
                 *code |= (high >> (2 * field) & 3) << 4;
             }
         }
-        for row in 0..rows {
+        for (row, totals) in totals[..rows].iter_mut().enumerate() {
             let codes = &tile.codes[(block * 8 + sub / 2) * rows + row].0[sub % 2 * 16..];
             let mut dot = [tile.starts[(block * 16 + sub) * rows + row]; LANES];
             for (quad, activations) in quads.iter().zip(codes.chunks_exact(4)) {
@@ -179,7 +179,7 @@ fn super_block_q6_k(weights: &[u8], tile: &Tile<'_>, block: usize, sums: &mut Su
             }
             for lane in 0..LANES {
                 let factor = f32::from(factors[lane].cast_signed());
-                totals[row][lane] += dot[lane] as f32 * factor;
+                totals[lane] += dot[lane] as f32 * factor;
             }
         }
     }

@@ -81,7 +81,7 @@ pub(crate) fn value(ty: WeightType, block: &[u8], index: usize) -> f64 {
                 (packed[sub + 4] % 16 + high(packed[sub - 4]), packed[sub + 4] / 16 + high(packed[sub]))
             };
             let byte = block[16 + index / 64 * 32 + index % 32];
-            let code = if sub % 2 == 0 { byte % 16 } else { byte / 16 };
+            let code = if sub & 1 == 0 { byte % 16 } else { byte / 16 };
             half_at(block, 0) * f64::from(scale) * f64::from(code) - half_at(block, 2) * f64::from(min)
         }
         WeightType::Q6_K => {
@@ -111,7 +111,7 @@ pub(crate) fn activations(form: ActivationForm, row: &[f32]) -> Vec<f64> {
         .flat_map(|block| {
             let largest = block.iter().fold(0.0_f32, |most, value| most.max(value.abs()));
             let (scale, inverse) = (largest / 127.0, 127.0 / largest);
-            let rounded = move |value: &f32| f64::from((value * inverse).round_ties_even() * 1.0);
+            let rounded = move |value: &f32| f64::from((value * inverse).round_ties_even());
             block.iter().map(rounded).map(move |code| code * f64::from(scale)).collect::<Vec<_>>()
         })
         .collect()

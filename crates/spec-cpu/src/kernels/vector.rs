@@ -49,7 +49,7 @@ fn lane_sum(values: &[f32], term: impl Fn(f32) -> f32) -> f32 {
 pub fn exp(x: f32) -> f32 {
     const LOG2_E: f32 = std::f32::consts::LOG2_E;
     /// ln 2 in two parts; the first has trailing zeros, so that its product with an exponent is exact.
-    const LN2_HIGH: f32 = 0.693_359_375;
+    const LN2_HIGH: f32 = 0.693_359_4;
     const LN2_LOW: f32 = -2.121_944_4e-4;
     /// At 1.5 * 2^23 an f32 has no fraction bits left: adding it rounds to an integer.
     const MAGIC: f32 = 12_582_912.0;
@@ -184,7 +184,7 @@ vectorized! {
 }
 
 vectorized! {
-    /// Rotates the pairs (x[2i], x[2i + 1]) by the angles whose cosines and sines are given (rotary embedding, arXiv 2104.09864).
+    /// Rotates the pairs `(x[2i], x[2i + 1])` by the angles whose cosines and sines are given (rotary embedding, arXiv 2104.09864).
     ///
     /// # Panics
     /// When `x` is not twice as long as `cos` and `sin`.
@@ -199,7 +199,7 @@ vectorized! {
 }
 
 vectorized! {
-    /// Rotates the pairs (x[i], x[n + i]), n being the length of `cos`: the order of NeoX-style models.
+    /// Rotates the pairs `(x[i], x[n + i])`, n being the length of `cos`: the order of NeoX-style models.
     ///
     /// # Panics
     /// When `x` is not twice as long as `cos` and `sin`.

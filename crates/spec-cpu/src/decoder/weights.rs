@@ -1,0 +1,145 @@
+//! The weights of a decoder, packed.
+
+use spec_model::{Checkpoint, TensorType, TensorView};
+
+use crate::{CpuError, PackedMatrix, Pool, WeightMemory, WeightType};
+
+/// One layer. Matrices are outputs x inputs.
+#[derive(Debug)]
+pub(crate) struct LayerWeights {
+    pub(crate) attn_norm: Vec<f32>,
+    pub(crate) q: PackedMatrix,
+    pub(crate) k: PackedMatrix,
+    pub(crate) v: PackedMatrix,
+    pub(crate) q_bias: Option<Vec<f32>>,
+    pub(crate) k_bias: Option<Vec<f32>>,
+    pub(crate) v_bias: Option<Vec<f32>>,
+    pub(crate) attn_output: PackedMatrix,
+    pub(crate) ffn_norm: Vec<f32>,
+    pub(crate) gate: PackedMatrix,
+    pub(crate) up: PackedMatrix,
+    pub(crate) down: PackedMatrix,
+}
+
+impl LayerWeights {
+    fn matrices(&self) -> [&PackedMatrix; 7] {
+        [&self.q, &self.k, &self.v, &self.attn_output, &self.gate, &self.up, &self.down]
+    }
+
+    fn vectors(&self) -> impl Iterator<Item = &Vec<f32>> {
+        let biases = [&self.q_bias, &self.k_bias, &self.v_bias];
+        [&self.attn_norm, &self.ffn_norm].into_iter().chain(biases.into_iter().flatten())
+    }
+}
+
+/// All weights. The embedding is packed like the matrices, and is the head where the checkpoint ties the two.
+#[derive(Debug)]
+pub(crate) struct DecoderWeights {
+    pub(crate) embedding: PackedMatrix,
+    pub(crate) output_norm: Vec<f32>,
+    output: Option<PackedMatrix>,
+    pub(crate) layers: Vec<LayerWeights>,
+}
+
+impl DecoderWeights {
+    /// Packs every tensor, letting its pages go afterwards; `progress` hears of the bytes done and of all bytes.
+    pub(crate) fn load(
+        checkpoint: &Checkpoint,
+        pool: &Pool,
+        progress: &mut dyn FnMut(usize, usize),
+    ) -> Result<Self, CpuError> {
+        let weights = checkpoint.weights();
+        let matrices = |layer: &spec_model::LayerWeights<TensorView<'_>>| {
+            [&layer.q, &layer.k, &layer.v, &layer.attn_output, &layer.gate, &layer.up, &layer.down]
+                .map(|tensor| tensor.bytes.len())
+                .iter()
+                .sum::<usize>()
+        };
+        let total = weights.layers.iter().map(matrices).sum::<usize>()
+            + weights.embedding.bytes.len()
+            + weights.output.as_ref().map_or(0, |output| output.bytes.len());
+        let memory = WeightMemory::new();
+        let mut done = 0;
+        progress(0, total);
+        let mut pack = |tensor: &TensorView<'_>| -> Result<PackedMatrix, CpuError> {
+            let named = |source| CpuError::Tensor { tensor: tensor.name.to_owned(), source: Box::new(source) };
+            let ty = weight_type(tensor.tensor_type).map_err(named)?;
+            let packed =
+                PackedMatrix::pack_in(&memory, ty, tensor.rows, tensor.cols, tensor.bytes, pool).map_err(named)?;
+            checkpoint.release(tensor);
+            done += tensor.bytes.len();
+            progress(done, total);
+            Ok(packed)
+        };
+        let vector = |tensor: &TensorView<'_>| tensor.to_f32();
+        // The order of a pass, so that a pass walks through memory.
+        let layers = weights
+            .layers
+            .iter()
+            .map(|layer| {
+                Ok(LayerWeights {
+                    attn_norm: vector(&layer.attn_norm),
+                    q: pack(&layer.q)?,
+                    k: pack(&layer.k)?,
+                    v: pack(&layer.v)?,
+                    q_bias: layer.q_bias.as_ref().map(vector),
+                    k_bias: layer.k_bias.as_ref().map(vector),
+                    v_bias: layer.v_bias.as_ref().map(vector),
+                    attn_output: pack(&layer.attn_output)?,
+                    ffn_norm: vector(&layer.ffn_norm),
+                    gate: pack(&layer.gate)?,
+                    up: pack(&layer.up)?,
+                    down: pack(&layer.down)?,
+                })
+            })
+            .collect::<Result<Vec<_>, CpuError>>()?;
+        let output = weights.output.as_ref().map(&mut pack).transpose()?;
+        let embedding = pack(&weights.embedding)?;
+        Ok(Self { embedding, output_norm: vector(&weights.output_norm), output, layers })
+    }
+
+    /// The matrix that makes logits.
+    pub(crate) fn head(&self) -> &PackedMatrix {
+        self.output.as_ref().unwrap_or(&self.embedding)
+    }
+
+    /// Bytes, in the file, of what a pass of `rows` scored rows must read.
+    pub(crate) fn pass_bytes(&self, rows: usize) -> usize {
+        let layers = self.layers.iter().map(|layer| {
+            let matrices: usize = layer.matrices().iter().map(|matrix| matrix.file_bytes()).sum();
+            let vectors: usize = layer.vectors().map(|vector| size_of_val(vector.as_slice())).sum();
+            matrices + vectors
+        });
+        // A tied embedding is read as the head.
+        let embedded = match self.output {
+            Some(_) => rows.min(self.embedding.outputs()) * (self.embedding.file_bytes() / self.embedding.outputs()),
+            None => 0,
+        };
+        layers.sum::<usize>() + size_of_val(self.output_norm.as_slice()) + self.head().file_bytes() + embedded
+    }
+
+    /// Weights that a scored row is multiplied with.
+    pub(crate) fn row_macs(&self) -> u64 {
+        let macs = |matrix: &PackedMatrix| matrix.outputs() as u64 * matrix.inputs() as u64;
+        let layers = self.layers.iter().flat_map(LayerWeights::matrices).map(macs);
+        layers.sum::<u64>() + macs(self.head())
+    }
+}
+
+fn weight_type(ty: TensorType) -> Result<WeightType, CpuError> {
+    Ok(match ty {
+        TensorType::F32 => WeightType::F32,
+        TensorType::F16 => WeightType::F16,
+        TensorType::Q4_1 => WeightType::Q4_1,
+        TensorType::Q5_0 => WeightType::Q5_0,
+        TensorType::Q8_0 => WeightType::Q8_0,
+        TensorType::Q4K => WeightType::Q4_K,
+        TensorType::Q6K => WeightType::Q6_K,
+        other => {
+            return Err(CpuError::Unsupported {
+                what: format!("tensor type {other}"),
+                instead: "convert the model to one of Q4_1, Q5_0, Q8_0, Q4_K, Q6_K, F16 or F32",
+            });
+        }
+    })
+}

@@ -1,0 +1,11 @@
+//! Helpers for the tests of the other crates; never a normal dependency.
+#![deny(missing_docs)]
+
+pub mod data;
+mod hash_model;
+pub mod models;
+pub mod tiny;
+mod words;
+
+pub use hash_model::{HashModel, HashSpec};
+pub use words::Letters;

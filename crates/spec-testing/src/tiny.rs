@@ -1,0 +1,322 @@
+//! Tiny models with random weights, as GGUF files.
+
+use spec_model::TensorType;
+use spec_model::gguf::write::Writer;
+
+/// Element types of a tiny model's matrices.
+#[derive(Clone, Copy, Debug)]
+pub struct TinyTypes {
+    /// Embedding, and head where it is tied.
+    pub embedding: TensorType,
+    /// Head; `None` ties it to the embedding.
+    pub output: Option<TensorType>,
+    /// Query, key and attention output.
+    pub attention: TensorType,
+    /// Value.
+    pub value: TensorType,
+    /// Gate and up.
+    pub gate: TensorType,
+    /// Down.
+    pub down: TensorType,
+}
+
+impl TinyTypes {
+    /// One type everywhere, the head tied.
+    pub const fn all(ty: TensorType) -> Self {
+        Self { embedding: ty, output: None, attention: ty, value: ty, gate: ty, down: ty }
+    }
+}
+
+/// What a tiny model is made of.
+#[derive(Clone, Copy, Debug)]
+pub struct TinySpec {
+    /// `llama` or `qwen2`.
+    pub arch: &'static str,
+    /// Tokens: 256 bytes, two control tokens, and pairs of letters in between. At least 300, at most 934.
+    pub vocab: usize,
+    /// Width of the residual stream.
+    pub hidden: usize,
+    /// Decoder layers.
+    pub layers: usize,
+    /// Query heads.
+    pub heads: usize,
+    /// Key heads.
+    pub kv_heads: usize,
+    /// Elements of a head.
+    pub head_dim: usize,
+    /// Width of the feed-forward block.
+    pub ffn: usize,
+    /// Types of the matrices.
+    pub types: TinyTypes,
+    /// Positions.
+    pub context: usize,
+    /// Two specs that differ in it only have different weights.
+    pub seed: u64,
+}
+
+impl TinySpec {
+    /// In the manner of SmolLM2: llama, tied, Q4_1, three key heads, a width that is no multiple of 64.
+    pub const fn llama() -> Self {
+        Self {
+            arch: "llama",
+            vocab: 331,
+            hidden: 96,
+            layers: 2,
+            heads: 9,
+            kv_heads: 3,
+            head_dim: 32,
+            ffn: 224,
+            types: TinyTypes { embedding: TensorType::Q8_0, ..TinyTypes::all(TensorType::Q4_1) },
+            context: 256,
+            seed: 1,
+        }
+    }
+
+    /// In the manner of the Qwen2.5 1.5B: qwen2 with biases, K-quants.
+    pub const fn qwen_k() -> Self {
+        let types = TinyTypes { embedding: TensorType::Q6K, value: TensorType::Q6K, ..TinyTypes::all(TensorType::Q4K) };
+        Self {
+            arch: "qwen2",
+            vocab: 320,
+            hidden: 256,
+            layers: 2,
+            heads: 8,
+            kv_heads: 2,
+            head_dim: 32,
+            ffn: 512,
+            types,
+            context: 256,
+            seed: 2,
+        }
+    }
+
+    /// In the manner of the Qwen2.5 0.5B: 32-block types, but K-quants where the width allows them; an own head.
+    pub const fn qwen_mixed() -> Self {
+        Self {
+            arch: "qwen2",
+            vocab: 301,
+            hidden: 160,
+            layers: 3,
+            heads: 10,
+            kv_heads: 2,
+            head_dim: 16,
+            ffn: 256,
+            types: TinyTypes {
+                embedding: TensorType::Q8_0,
+                output: Some(TensorType::F32),
+                attention: TensorType::Q5_0,
+                value: TensorType::Q8_0,
+                gate: TensorType::Q5_0,
+                down: TensorType::Q4K,
+            },
+            context: 256,
+            seed: 3,
+        }
+    }
+
+    fn file(&self) -> Writer {
+        let Self { arch, hidden, ffn, types, .. } = *self;
+        let (query_width, key_width) = (self.heads * self.head_dim, self.kv_heads * self.head_dim);
+        let key = |name: &str| format!("{arch}.{name}");
+        let mut file = self
+            .vocabulary(Writer::new().key("general.architecture", arch).key("general.name", "tiny"))
+            .key(&key("embedding_length"), hidden as u32)
+            .key(&key("feed_forward_length"), ffn as u32)
+            .key(&key("block_count"), self.layers as u32)
+            .key(&key("context_length"), self.context as u32)
+            .key(&key("attention.head_count"), self.heads as u32)
+            .key(&key("attention.head_count_kv"), self.kv_heads as u32)
+            .key(&key("attention.key_length"), self.head_dim as u32)
+            .key(&key("attention.value_length"), self.head_dim as u32)
+            .key(&key("rope.freq_base"), 10_000.0_f32)
+            .key(&key("attention.layer_norm_rms_epsilon"), 1e-6_f32);
+
+        let mut random = Random(self.seed.wrapping_mul(0x9E37_79B9_7F4A_7C15) | 1);
+        let mut matrix = |file: Writer, name: &str, ty: TensorType, rows: usize, cols: usize| {
+            let data = random.matrix(ty, rows, cols);
+            file.tensor(name, ty, &[cols as u64, rows as u64], &data)
+        };
+        file = matrix(file, "token_embd.weight", types.embedding, self.vocab, hidden);
+        if let Some(ty) = types.output {
+            file = matrix(file, "output.weight", ty, self.vocab, hidden);
+        }
+        for layer in 0..self.layers {
+            for (name, ty, rows, cols) in [
+                ("attn_q", types.attention, query_width, hidden),
+                ("attn_k", types.attention, key_width, hidden),
+                ("attn_v", types.value, key_width, hidden),
+                ("attn_output", types.attention, hidden, query_width),
+                ("ffn_gate", types.gate, ffn, hidden),
+                ("ffn_up", types.gate, ffn, hidden),
+                ("ffn_down", types.down, hidden, ffn),
+            ] {
+                file = matrix(file, &format!("blk.{layer}.{name}.weight"), ty, rows, cols);
+            }
+        }
+        let mut vector = |file: Writer, name: &str, len: usize, centre: f32| {
+            let values: Vec<f32> = (0..len).map(|_| centre + 0.3 * random.signed()).collect();
+            file.f32_tensor(name, &[len as u64], &values)
+        };
+        file = vector(file, "output_norm.weight", hidden, 1.0);
+        for layer in 0..self.layers {
+            let name = |part: &str| format!("blk.{layer}.{part}");
+            file = vector(file, &name("attn_norm.weight"), hidden, 1.0);
+            file = vector(file, &name("ffn_norm.weight"), hidden, 1.0);
+            if arch == "qwen2" {
+                file = vector(file, &name("attn_q.bias"), query_width, 0.0);
+                file = vector(file, &name("attn_k.bias"), key_width, 0.0);
+                file = vector(file, &name("attn_v.bias"), key_width, 0.0);
+            }
+        }
+        file
+    }
+
+    fn vocabulary(&self, file: Writer) -> Writer {
+        const CONTROL: [&str; 2] = ["<|im_start|>", "<|im_end|>"];
+        let pairs = self.vocab.checked_sub(256 + CONTROL.len()).filter(|pairs| (42..=676).contains(pairs));
+        let pairs = pairs.expect("a tiny vocabulary has 300 to 934 tokens");
+        let mut tokens: Vec<String> = byte_characters().map(String::from).collect();
+        let letter = |index: usize| char::from(b'a' + index as u8);
+        let mut merges = Vec::new();
+        for pair in 0..pairs {
+            // Spread over all first letters.
+            let (first, second) = (letter(pair % 26), letter((pair / 26 + pair) % 26));
+            tokens.push(format!("{first}{second}"));
+            merges.push(format!("{first} {second}"));
+        }
+        let mut kinds = vec![1; tokens.len()];
+        tokens.extend(CONTROL.map(String::from));
+        kinds.extend([3; CONTROL.len()]);
+        let end = self.vocab as u32 - 1;
+        let template = "{% for message in messages %}<|im_start|>{{ message.role }}\n{{ message.content }}<|im_end|>\n\
+                        {% endfor %}{% if add_generation_prompt %}<|im_start|>assistant\n{% endif %}";
+        file.key("tokenizer.ggml.model", "gpt2")
+            .key("tokenizer.ggml.pre", "gpt-2")
+            .key("tokenizer.ggml.tokens", tokens)
+            .key("tokenizer.ggml.token_type", kinds)
+            .key("tokenizer.ggml.merges", merges)
+            .key("tokenizer.ggml.bos_token_id", end - 1)
+            .key("tokenizer.ggml.eos_token_id", end)
+            .key("tokenizer.ggml.add_bos_token", false)
+            .key("tokenizer.chat_template", template)
+    }
+}
+
+/// The bytes of a model's file, the same for the same spec.
+///
+/// # Panics
+/// When the vocabulary is outside its range, or a width is no whole number of its type's blocks.
+pub fn gguf(spec: TinySpec) -> Vec<u8> {
+    spec.file().finish()
+}
+
+/// The printable characters that stand for the 256 bytes in a byte-level vocabulary, in the order of the bytes.
+fn byte_characters() -> impl Iterator<Item = char> {
+    let mut next = 0x100;
+    (0..=u8::MAX).map(move |byte| match byte {
+        b'!'..=b'~' | 0xa1..=0xac | 0xae..=0xff => char::from(byte),
+        _ => {
+            next += 1;
+            char::from_u32(next - 1).expect("a character of Latin Extended-A")
+        }
+    })
+}
+
+/// A xorshift generator: the files must be the same everywhere.
+struct Random(u64);
+
+impl Random {
+    fn bits(&mut self) -> u64 {
+        self.0 ^= self.0 << 13;
+        self.0 ^= self.0 >> 7;
+        self.0 ^= self.0 << 17;
+        self.0.wrapping_mul(0x2545_F491_4F6C_DD1D)
+    }
+
+    fn byte(&mut self) -> u8 {
+        (self.bits() >> 56) as u8
+    }
+
+    /// In [-1, 1).
+    fn signed(&mut self) -> f32 {
+        (self.bits() >> 40) as f32 / (1 << 23) as f32 - 1.0
+    }
+
+    /// A scale between half of `size` and `size`, as f16.
+    fn scale(&mut self, size: f32) -> [u8; 2] {
+        half::f16::from_f32(size * (0.75 + 0.25 * self.signed())).to_le_bytes()
+    }
+
+    /// `rows` x `cols` blocks of random codes, scaled so that a product with a normalised row is of the order of 1.
+    fn matrix(&mut self, ty: TensorType, rows: usize, cols: usize) -> Vec<u8> {
+        let row_bytes = ty.row_bytes(cols).expect("the width is a whole number of blocks");
+        let reach = 2.5 / (cols as f32).sqrt();
+        let mut data = Vec::with_capacity(rows * row_bytes);
+        while data.len() < rows * row_bytes {
+            self.block(ty, reach, &mut data);
+        }
+        data
+    }
+
+    /// One block with values in about `-reach..reach`.
+    fn block(&mut self, ty: TensorType, reach: f32, data: &mut Vec<u8>) {
+        let codes = |random: &mut Self, data: &mut Vec<u8>, bytes: usize| {
+            data.extend((0..bytes).map(|_| random.byte()));
+        };
+        match ty {
+            TensorType::F32 => data.extend((reach * self.signed()).to_le_bytes()),
+            TensorType::F16 => data.extend(half::f16::from_f32(reach * self.signed()).to_le_bytes()),
+            TensorType::Q4_1 => {
+                data.extend(self.scale(reach * 2.0 / 15.0));
+                data.extend(self.scale(-reach));
+                codes(self, data, 16);
+            }
+            TensorType::Q5_0 => {
+                data.extend(self.scale(reach / 16.0));
+                codes(self, data, 4 + 16);
+            }
+            TensorType::Q8_0 => {
+                data.extend(self.scale(reach / 127.0));
+                codes(self, data, 32);
+            }
+            TensorType::Q4K => {
+                data.extend(self.scale(reach * 2.0 / (15.0 * 32.0)));
+                data.extend(self.scale(reach / 32.0));
+                codes(self, data, 12 + 128);
+            }
+            TensorType::Q6K => {
+                codes(self, data, 128 + 64 + 16);
+                data.extend(self.scale(reach / (32.0 * 64.0)));
+            }
+            other => unreachable!("tiny models have no {other} tensors"),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use spec_model::Checkpoint;
+
+    #[test]
+    fn tiny_files_are_whole_checkpoints() {
+        for spec in [TinySpec::llama(), TinySpec::qwen_k(), TinySpec::qwen_mixed()] {
+            let checkpoint = Checkpoint::from_bytes(gguf(spec), "tiny.gguf").expect("a legal file");
+            assert_eq!(checkpoint.config().vocab_size, spec.vocab);
+            let tokenizer = checkpoint.tokenizer().expect("a tokenizer");
+            let text = "All bytes exist: \u{0}\n\t ü 中 😀 the end";
+            let ids = tokenizer.encode(text, false).expect("any text encodes");
+            assert!(ids.len() < text.len(), "some pair was merged");
+            assert!(ids.iter().all(|&id| (id as usize) < spec.vocab));
+            let values = checkpoint.weights().embedding.to_f32();
+            let square = values.iter().map(|x| x * x).sum::<f32>() / values.len() as f32 * spec.hidden as f32;
+            assert!((0.2..20.0).contains(&square), "{}: a row's square is {square}", spec.arch);
+        }
+    }
+
+    #[test]
+    fn the_seed_changes_the_weights() {
+        let other = TinySpec { seed: 9, ..TinySpec::llama() };
+        assert_ne!(gguf(other), gguf(TinySpec::llama()));
+    }
+}
