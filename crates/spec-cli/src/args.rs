@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
-use spec_core::Token;
+use spec_core::{Fixed, LENGTH_POLICIES, LengthPolicy, LengthPolicyName, RULES, RuleName, Token};
 
 /// Faster generation from large language models, token for token the same as without.
 #[derive(Debug, Parser)]
@@ -75,18 +75,6 @@ pub(crate) enum DraftLen {
     Tokens(usize),
 }
 
-/// Tokens drafted a round when nothing else is said.
-pub(crate) const DEFAULT_DRAFT_LEN: usize = 5;
-
-impl DraftLen {
-    pub(crate) fn tokens(self) -> usize {
-        match self {
-            Self::Auto => DEFAULT_DRAFT_LEN,
-            Self::Tokens(tokens) => tokens,
-        }
-    }
-}
-
 fn draft_len(text: &str) -> Result<DraftLen, String> {
     if text == "auto" {
         return Ok(DraftLen::Auto);
@@ -119,9 +107,13 @@ pub(crate) struct ModelArgs {
     #[arg(long, value_name = "FILE", help_heading = "Speculation")]
     pub(crate) draft_model: Option<PathBuf>,
 
-    /// Tokens guessed a round, or `auto`, which is 5; 3 to 5 is usual
+    /// Tokens guessed a round, or `auto`, which measures what pays
     #[arg(long, value_name = "N", default_value = "auto", value_parser = draft_len, help_heading = "Speculation")]
     pub(crate) draft_len: DraftLen,
+
+    /// How many tokens to guess, round by round
+    #[arg(long, value_name = "NAME[:x]", long_help = length_policies(), help_heading = "Speculation")]
+    pub(crate) length_policy: Option<LengthPolicyName>,
 
     /// Worker threads; all cores when not given
     #[arg(long, value_name = "N", value_parser = threads, help_heading = "Device")]
@@ -130,6 +122,37 @@ pub(crate) struct ModelArgs {
     /// Precision of the KV cache
     #[arg(long, value_enum, default_value_t = KvKind::F16, help_heading = "Device")]
     pub(crate) kv: KvKind,
+}
+
+impl ModelArgs {
+    /// The length policy that the flags ask for, or why they contradict each other.
+    pub(crate) fn lengths(&self) -> Result<Box<dyn LengthPolicy>, String> {
+        match (self.draft_len, self.length_policy) {
+            (DraftLen::Auto, policy) => Ok(policy.unwrap_or_default().build()),
+            (DraftLen::Tokens(tokens), None) => Ok(Box::new(Fixed(tokens))),
+            (DraftLen::Tokens(tokens), Some(policy)) => Err(format!(
+                "--draft-len {tokens} fixes the length and --length-policy {policy} chooses it; give one of them"
+            )),
+        }
+    }
+}
+
+fn length_policies() -> String {
+    let mut help = String::from("How many tokens to guess, round by round:\n");
+    for entry in &LENGTH_POLICIES {
+        help += &format!("  {}[:x]: {}; x is {} when not given\n", entry.name, entry.summary, entry.parameter);
+    }
+    help
+}
+
+fn rules() -> String {
+    let mut help = String::from("Which guesses are kept. Lossless rules leave the law of the answer as it is:\n");
+    for entry in &RULES {
+        let parameter = entry.parameter.map_or(String::new(), |x| format!("; x is {x} when not given"));
+        let name = if entry.parameter.is_some() { format!("{}[:x]", entry.name) } else { entry.name.to_owned() };
+        help += &format!("  {name}: {}{}{parameter}\n", if entry.lossless { "" } else { "LOSSY, " }, entry.summary);
+    }
+    help + "When not given, greedy at temperature 0, else coupled."
 }
 
 #[derive(Debug, Args)]
@@ -153,6 +176,10 @@ pub(crate) struct GenerateArgs {
     /// Put the prompt into the model's chat template, as the user's message
     #[arg(long, conflicts_with = "ids", help_heading = "Prompt")]
     pub(crate) chat: bool,
+
+    /// Which guesses are kept; by default those that leave the answer token for token the same
+    #[arg(long, value_name = "NAME[:x]", long_help = rules(), help_heading = "Speculation")]
+    pub(crate) rule: Option<RuleName>,
 
     /// 0 always takes the likeliest token; higher is more varied
     #[arg(long, value_name = "T", default_value_t = 0.0, allow_negative_numbers = true, help_heading = "Sampling")]

@@ -5,11 +5,12 @@ use std::process::ExitCode;
 
 use anyhow::{Context, Result, bail};
 use serde_json::json;
-use spec_core::{Fixed, Token};
+use spec_core::Token;
 use spec_runtime::{Completion, Engine, Request, StopRules};
 
 use crate::args::DemoArgs;
 use crate::session::{Opened, Session};
+use crate::usage;
 
 pub(crate) fn run(args: &DemoArgs) -> Result<ExitCode> {
     let opened = Opened::open(&args.model.model)?;
@@ -104,7 +105,7 @@ impl<'a> Row<'a> {
 fn answer(engine: &mut Engine, opened: &Opened, args: &DemoArgs, prompt: Vec<Token>) -> Result<Completion> {
     let stop =
         StopRules { end_ids: opened.tokenizer().end_ids().to_vec(), texts: Vec::new(), max_tokens: args.max_tokens };
-    let draft_len = Box::new(Fixed(args.model.draft_len.tokens()));
+    let draft_len = args.model.lengths().map_err(usage)?;
     let request = Request { stop, draft_len, ..Request::new(prompt, args.max_tokens) };
     Ok(engine.generate(request, &mut |_| {})?)
 }

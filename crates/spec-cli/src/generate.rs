@@ -3,7 +3,7 @@ use std::path::Path;
 use std::process::ExitCode;
 
 use anyhow::{Context, Result};
-use spec_core::{Fixed, SamplingParams, Token};
+use spec_core::{SamplingParams, Token};
 use spec_model::Message;
 use spec_runtime::{CancelToken, Emitted, Request, StopRules};
 
@@ -12,6 +12,7 @@ use crate::session::{Opened, Session};
 use crate::{report, usage};
 
 pub(crate) fn run(args: GenerateArgs) -> Result<ExitCode> {
+    let draft_len = args.model.lengths().map_err(usage)?;
     let sampling = SamplingParams {
         temperature: args.temperature,
         top_k: args.top_k,
@@ -23,6 +24,9 @@ pub(crate) fn run(args: GenerateArgs) -> Result<ExitCode> {
     let opened = Opened::open(&args.model.model)?;
     let vocab = opened.tokenizer().real_vocab_size();
     sampling.validate(vocab).map_err(|error| usage(error.to_string()))?;
+    if args.rule.is_some_and(|rule| rule.entry().name == "greedy") && !sampling.is_greedy() {
+        return Err(usage(format!("--rule greedy is for --temperature 0, and it is {}", sampling.temperature)));
+    }
     let prompt = prompt_tokens(&args, &opened)?;
     if let Some(id) = args.stop_id.iter().find(|&&id| id as usize >= vocab) {
         return Err(usage(format!("--stop-id {id} is not in the vocabulary of {vocab} tokens")));
@@ -47,8 +51,8 @@ pub(crate) fn run(args: GenerateArgs) -> Result<ExitCode> {
         seed: args.seed,
         choice: 0,
         stop: StopRules { end_ids, texts: args.stop.clone(), max_tokens: args.max_tokens },
-        rule: None,
-        draft_len: Box::new(Fixed(args.model.draft_len.tokens())),
+        rule: args.rule.map(Into::into),
+        draft_len,
         logprobs: args.logprobs,
         cancel: cancel.clone(),
     };
