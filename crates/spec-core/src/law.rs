@@ -178,7 +178,13 @@ impl<'a> Law<'a> {
         self.logits.iter().enumerate().map(move |(index, &logit)| (token(index), logit))
     }
 
-    fn scale(&self) -> f64 {
+    /// The logits of the kept tokens, or of all.
+    pub(crate) fn logits(&self) -> &[f32] {
+        self.logits
+    }
+
+    /// `1 / temperature`; 1 at temperature 0.
+    pub(crate) fn scale(&self) -> f64 {
         self.inverse_temperature.unwrap_or(1.0)
     }
 
@@ -186,7 +192,7 @@ impl<'a> Law<'a> {
         exp_negative((f64::from(logit) - f64::from(self.peak.logit)) * self.scale())
     }
 
-    fn total(&self) -> f64 {
+    pub(crate) fn total(&self) -> f64 {
         *self.total.get_or_init(|| RowSummary::total_of(self.logits, self.peak.logit, self.scale()))
     }
 }

@@ -62,12 +62,6 @@ impl Proposal<'_> {
             }
         }
     }
-
-    /// Whether the law's probabilities will be asked for, so that
-    /// [`Pipeline::summarized_law`](crate::Pipeline::summarized_law) is the better way to form it.
-    pub fn uses_probabilities(&self) -> bool {
-        matches!(self, Self::Sampled(_) | Self::Confident)
-    }
 }
 
 /// A token that a sibling carries already is that sibling.

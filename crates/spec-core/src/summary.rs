@@ -11,7 +11,9 @@ use crate::{SamplingError, Token};
 
 /// Logits per block: long enough that the finding of a maximum hides behind the exponentials, short enough for the first
 /// level cache. Blocks are part of the definition of a total, so that equal rows have equal totals to the last bit.
-pub const BLOCK: usize = 2048;
+///
+/// In this crate's own tests they are tiny, so that the enumeration of small vocabularies meets several.
+pub const BLOCK: usize = if cfg!(test) { 2 } else { 2048 };
 
 /// One block of a row.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -20,6 +22,13 @@ pub struct BlockSummary {
     pub max: f32,
     /// Sum of `exp((logit - max) / temperature)`; 0 when all are masked.
     pub total: f64,
+}
+
+impl BlockSummary {
+    pub(crate) fn of(logits: &[f32], inverse_temperature: f64) -> Self {
+        let max = block_max(logits).0;
+        Self { max, total: block_total(logits, max, inverse_temperature) }
+    }
 }
 
 /// What a row says, without its softmax.
@@ -69,12 +78,12 @@ impl RowSummary {
     /// The total alone, for rows whose maximum is known already; the same bits.
     pub(crate) fn total_of(row: &[f32], max: f32, inverse_temperature: f64) -> f64 {
         if row.len() <= BLOCK {
+            // The maximum of the only block.
             return block_total(row, max, inverse_temperature);
         }
         let mut combined = Combined::default();
         for logits in row.chunks(BLOCK) {
-            let max = block_max(logits).0;
-            combined.add(BlockSummary { max, total: block_total(logits, max, inverse_temperature) }, inverse_temperature);
+            combined.add(BlockSummary::of(logits, inverse_temperature), inverse_temperature);
         }
         combined.total
     }

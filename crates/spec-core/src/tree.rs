@@ -120,42 +120,33 @@ impl DraftTree {
     pub(crate) fn draw(
         &mut self,
         parent: Option<NodeId>,
-        mut law: DrawnLaw,
+        law: DrawnLaw,
         siblings: Siblings,
         width: usize,
         position: usize,
         choices: &mut dyn Choices,
     ) -> Result<SmallPath, TreeError> {
         self.check_parent(parent)?;
-        // Probabilities of siblings that were proposed before, taken out while the others are drawn.
-        let mut taken: SmallVec<[(usize, f64); 4]> = SmallVec::new();
-        let mut take = |law: &mut DrawnLaw, index: usize| taken.push((index, core::mem::take(&mut law.probabilities[index])));
+        // Entries of the law that no further draw may come to.
+        let mut excluded: SmallVec<[usize; 4]> = SmallVec::new();
         if siblings == Siblings::Distinct {
-            for given in self.children(parent) {
-                if let Some(index) = law.index(self.node(given).token) {
-                    take(&mut law, index);
-                }
-            }
+            excluded.extend(self.children(parent).filter_map(|given| law.index(self.node(given).token)));
         }
         let mut nodes = SmallVec::new();
         for draw in 0..width as u32 {
             let purpose = if draw == 0 { Purpose::Draft } else { Purpose::Sibling };
             let key = ChoiceKey { position, node: parent, purpose, draw };
-            let Some(index) = choices.draw(key, &law.probabilities) else { break };
-            let token = law.token(index);
-            if mutant::is_seeded(Mutant::WithheldByOwnProbability) && law.probabilities[index] < 0.2 {
+            let Some((entry, token)) = law.draw(&excluded, key, choices) else { break };
+            if mutant::is_seeded(Mutant::WithheldByOwnProbability) && law.probability(token) < 0.2 {
                 break;
             }
             if siblings == Siblings::Distinct {
-                take(&mut law, index);
+                excluded.push(entry);
             }
             nodes.push(match self.child_with(parent, token) {
                 Some(existing) => existing,
                 None => self.append(parent, token, NodeKind::Sampled(Sampled(())))?,
             });
-        }
-        for (index, probability) in taken {
-            law.probabilities[index] = probability;
         }
         let mut distinct = SmallPath::new();
         for &node in &nodes {

@@ -9,7 +9,6 @@ mod world;
 
 use std::vec::Vec;
 
-pub(crate) use world::softmax;
 use world::{Drafting, Rows, World};
 
 use crate::{AcceptanceRule, Block, RejectionRule, SamplingParams, Siblings, Token};

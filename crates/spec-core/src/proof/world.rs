@@ -121,7 +121,7 @@ impl World<'_> {
                 }
                 pipeline.extend(&path);
                 let row = (self.drafter)(&path);
-                let law = pipeline.summarized_law(&row, None, &mut scratch).expect("a proper row");
+                let law = pipeline.law(&row, None, &mut scratch).expect("a proper row");
                 let position = base + path.len();
                 let nodes = self.children(&mut tree, parent, &law, width, position, choices);
                 below.extend(nodes.into_iter().map(Some));
@@ -250,7 +250,7 @@ fn tokens_to(tree: &DraftTree, node: Option<NodeId>) -> Vec<Token> {
 }
 
 /// By the standard library's exponential.
-pub(crate) fn softmax(row: &[f32]) -> Vec<f64> {
+pub(super) fn softmax(row: &[f32]) -> Vec<f64> {
     let max = row.iter().copied().fold(f32::NEG_INFINITY, f32::max);
     let weights: Vec<f64> = row.iter().map(|&logit| (f64::from(logit) - f64::from(max)).exp()).collect();
     let total: f64 = weights.iter().sum();

@@ -12,6 +12,7 @@ pub use lossy::{Entropy, Epsilon, EpsilonPublished, Typical};
 pub use rejection::Rejection as RejectionRule;
 pub use table::{RULES, RuleEntry, RuleName};
 
+use crate::drawn::Blocks;
 use crate::{ChoiceKey, Choices, DraftTree, Law, NodeId, Proposal, Purpose, SmallPath, TargetLaws, Token, VerifyError};
 
 /// Judges a draft against the target: the target's half of a rule.
@@ -100,10 +101,11 @@ fn draw_from_law(
     node: Option<NodeId>,
     choices: &mut dyn Choices,
 ) -> Token {
-    let key = ChoiceKey { position, node, purpose, draw: 0 };
-    match choices.draw(key, &law.support_probabilities()) {
-        Some(index) => law.support().map_or(index as Token, |ids| ids[index]),
-        // The peak's weight is 1 over the total: only a source that refuses to choose comes here.
-        None => law.argmax(),
+    if law.is_one_hot() {
+        return law.argmax();
     }
+    let key = ChoiceKey { position, node, purpose, draw: 0 };
+    let entry = Blocks::of(law.logits(), law.scale()).draw(law.logits(), &[], key, choices);
+    // The maximum has weight 1: only a source that refuses to choose comes to nothing.
+    entry.map_or(law.argmax(), |entry| law.kept().map_or(entry as Token, |ids| ids[entry]))
 }

@@ -133,6 +133,7 @@ impl<'l, 'a> Residual<'l, 'a> {
         });
     }
 
+    /// Draws the token after `node`.
     fn draw(&self, position: usize, node: Option<NodeId>, choices: &mut dyn Choices) -> Token {
         let Some(rest) = &self.rest else {
             return draw_from_law(self.law, Purpose::Bonus, position, node, choices);
@@ -165,8 +166,7 @@ pub(super) fn excess(law: &Law<'_>, scale: f64, proposed: &Proposed<'_>, p: &mut
     match (law.support(), proposed) {
         // Two whole rows: no look-ups.
         (None, Proposed::Drawn { law: drawn, excluded, mass }) if drawn.ids.is_none() && excluded.is_empty() => {
-            let inverse = 1.0 / mass;
-            p.iter_mut().zip(&drawn.probabilities).for_each(|(p, q)| clip(p, q * inverse));
+            p.iter_mut().zip(drawn.probabilities()).for_each(|(p, q)| clip(p, q / mass));
         }
         (None, _) => p.iter_mut().zip(0..).for_each(|(p, token)| clip(p, proposed.probability(token))),
         (Some(ids), _) => p.iter_mut().zip(ids).for_each(|(p, &token)| clip(p, proposed.probability(token))),

@@ -73,12 +73,7 @@ impl ModelDrafter {
         let mut parent = None;
         let mut submitted: usize = 0;
         loop {
-            let logits = rows.logits(row)?;
-            let law = if context.proposal.uses_probabilities() {
-                history.pipeline.summarized_law(logits, None, &mut self.scratch)?
-            } else {
-                history.pipeline.law(logits, None, &mut self.scratch)?
-            };
+            let law = history.pipeline.law(rows.logits(row)?, None, &mut self.scratch)?;
             let position = committed + tree.len();
             let nodes = context
                 .proposal
