@@ -97,8 +97,18 @@ A new licence is allowed there, with a reason.
         details: "cargo xtask no-std\n\nBuilds and links ci/no-std, a library without std that calls spec-core.\n",
     },
     Topic {
+        name: "proof",
+        summary: "prove the acceptance rules on bigger trees than every test run does; minutes",
+        details: "\
+cargo xtask proof
+
+Enumerates drafting and verification on trees and chains bigger than those of `cargo xtask test`, and compares the law
+of what is emitted with the target's. docs/algorithms.md says what is proved and how.
+",
+    },
+    Topic {
         name: "ci",
-        summary: "all of the above as the continuous integration runs them, with seconds per stage",
+        summary: "all of the above but `proof` as the continuous integration runs them, with seconds per stage",
         details: "\
 cargo xtask ci
 

@@ -55,6 +55,7 @@ fn run(mut arguments: Arguments) -> anyhow::Result<ExitCode> {
                 "docs" => stages::docs()?,
                 "deny" => stages::deny()?,
                 "no-std" => stages::no_std()?,
+                "proof" => stages::proof()?,
                 "ci" => stages::ci()?,
                 unknown => return Err(UsageError(format!("no command `{unknown}`")).into()),
             }

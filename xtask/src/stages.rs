@@ -24,6 +24,11 @@ pub(crate) fn no_std() -> Result<()> {
     process::run(&mut cargo(["build", "--release", "--manifest-path", "ci/no-std/Cargo.toml"]))
 }
 
+/// What is proved by enumeration and takes too long for every run.
+pub(crate) fn proof() -> Result<()> {
+    process::run(&mut cargo(["test", "-p", "spec-core", "--lib", "--", "--ignored", "proof::long_"]))
+}
+
 /// The list of stages is the script's, so that there is one.
 pub(crate) fn ci() -> Result<()> {
     process::run(Command::new("bash").arg("ci/run.sh").current_dir(workspace::root()))

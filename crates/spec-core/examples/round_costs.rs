@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use spec_core::{
-    ChoiceKey, DraftTree, KeyedChoices, Noise, NoiseScan, PathLaws, Pipeline, Purpose, RULES, RuleName, RowSummary,
+    ChoiceKey, DraftTree, KeyedChoices, Noise, NoiseScan, PathLaws, Pipeline, Purpose, RULES, RowSummary, RuleName,
     SamplingParams, ScalarScan, Scratch,
 };
 
@@ -54,7 +54,8 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     println!("a round of {DRAFT} draft tokens and {} rows, in ms:", DRAFT + 1);
     println!("{:24} {:>22} {:>8} {:>8} {:>8} {:>9}", "rule", "sampling", "draft", "verify", "both", "accepted");
     for entry in &RULES {
-        for (setting, temperature, top_p) in [("T 0", 0.0, 1.0), ("T 0.8", 0.8, 1.0), ("T 0.8, top-p 0.95", 0.8, 0.95)] {
+        for (setting, temperature, top_p) in [("T 0", 0.0, 1.0), ("T 0.8", 0.8, 1.0), ("T 0.8, top-p 0.95", 0.8, 0.95)]
+        {
             if (entry.name == "greedy") != (temperature == 0.0) {
                 continue;
             }

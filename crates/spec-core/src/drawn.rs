@@ -58,9 +58,11 @@ impl Blocks {
         let start = block * BLOCK;
         let max = self.blocks[block].max;
         let entries = logits[start..].iter().take(BLOCK).zip(start..);
-        entries.map(move |(&logit, entry)| {
-            if logit > f32::NEG_INFINITY && !excluded.contains(&entry) { self.weight(logit, max) } else { 0.0 }
-        })
+        entries.map(
+            move |(&logit, entry)| {
+                if logit > f32::NEG_INFINITY && !excluded.contains(&entry) { self.weight(logit, max) } else { 0.0 }
+            },
+        )
     }
 
     /// Draws an entry of the list, by one choice among blocks and one within. The key's number counts draws, not choices.
@@ -139,12 +141,7 @@ impl DrawnLaw {
     }
 
     /// Draws a token that is not among the entries `excluded`; gives it with its entry.
-    pub(crate) fn draw(
-        &self,
-        excluded: &[usize],
-        key: ChoiceKey,
-        choices: &mut dyn Choices,
-    ) -> Option<(usize, Token)> {
+    pub(crate) fn draw(&self, excluded: &[usize], key: ChoiceKey, choices: &mut dyn Choices) -> Option<(usize, Token)> {
         let entry = self.blocks.draw(&self.logits, excluded, key, choices)?;
         Some((entry, self.ids.as_ref().map_or(entry as Token, |ids| ids[entry])))
     }
@@ -175,11 +172,7 @@ pub(crate) enum Proposed<'a> {
     /// Not drawn: all probability on the token.
     OneHot(Token),
     /// Drawn from `law` without the `excluded` tokens, which leave `mass` of it.
-    Drawn {
-        law: &'a DrawnLaw,
-        excluded: SmallTokens,
-        mass: f64,
-    },
+    Drawn { law: &'a DrawnLaw, excluded: SmallTokens, mass: f64 },
 }
 
 impl Proposed<'_> {

@@ -184,11 +184,7 @@ pub enum NameError {
 
 impl NameError {
     /// With the known names, each with whether it takes a parameter.
-    pub(crate) fn unknown<'a>(
-        table: &'static str,
-        name: &str,
-        known: impl Iterator<Item = (&'a str, bool)>,
-    ) -> Self {
+    pub(crate) fn unknown<'a>(table: &'static str, name: &str, known: impl Iterator<Item = (&'a str, bool)>) -> Self {
         let mut list = alloc::string::String::new();
         for (name, parameter) in known {
             if !list.is_empty() {

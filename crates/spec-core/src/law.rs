@@ -88,7 +88,8 @@ impl<'a> Law<'a> {
         };
         let mut leaders = SmallTokens::new();
         while leaders.len() < count {
-            let entrants = self.entries().filter(|&(token, logit)| logit > f32::NEG_INFINITY && !leaders.contains(&token));
+            let entrants =
+                self.entries().filter(|&(token, logit)| logit > f32::NEG_INFINITY && !leaders.contains(&token));
             let Some((token, logit)) = entrants.reduce(|best, next| if next.1 > best.1 { next } else { best }) else {
                 break;
             };

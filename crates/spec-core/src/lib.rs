@@ -49,8 +49,8 @@ pub use drawn::Siblings;
 pub use error::{NameError, SamplingError, TreeError, VerifyError};
 pub use law::Law;
 pub use length::{
-    Additive, ByPromptLength, DraftCost, Fixed, Goodput, LENGTH_POLICIES, LengthPolicy, LengthPolicyEntry, LengthPolicyName,
-    Round, Start,
+    Additive, ByPromptLength, DraftCost, Fixed, Goodput, LENGTH_POLICIES, LengthPolicy, LengthPolicyEntry,
+    LengthPolicyName, Round, Start,
 };
 pub use logprob::{TokenLogProb, log_probabilities, top_log_probabilities};
 pub use noise::{Noise, NoiseKeys};
@@ -59,8 +59,8 @@ pub use path::{FlatRows, LogitRows, PathLaws, PathMasks, TargetLaws};
 pub use pipeline::{Pipeline, Scratch, TokenMask};
 pub use proposal::Proposal;
 pub use rule::{
-    AcceptanceRule, Block, Coupled, Entropy, Epsilon, EpsilonPublished, Greedy, Outcome, RULES, Rejection, RejectionReason,
-    RejectionRule, RuleEntry, RuleName, Typical,
+    AcceptanceRule, Block, Coupled, Entropy, Epsilon, EpsilonPublished, Greedy, Outcome, RULES, Rejection,
+    RejectionReason, RejectionRule, RuleEntry, RuleName, Typical,
 };
 pub use scan::{Filter, NoiseScan, Race, ScalarScan, SharedNoise};
 pub use summary::{BLOCK as SUMMARY_BLOCK, BlockSummary, RowSummary};

@@ -42,9 +42,7 @@ impl Proposal<'_> {
             Self::Shared(noise) if width == 1 => {
                 push_all(tree, parent, SmallTokens::from_slice(&[law.sample(noise, position)]), Origin::Shared)
             }
-            Self::Shared(noise) => {
-                push_all(tree, parent, law.sample_several(noise, position, width), Origin::Shared)
-            }
+            Self::Shared(noise) => push_all(tree, parent, law.sample_several(noise, position, width), Origin::Shared),
             Self::Sampled(siblings) => {
                 let nodes = tree.draw(parent, DrawnLaw::of(law), *siblings, width, position, choices);
                 #[cfg(test)]

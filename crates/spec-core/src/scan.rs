@@ -117,7 +117,14 @@ impl Race {
     /// Starts with a first, unmasked token, best one of a great logit: the higher the score to beat, the fewer pass the filter.
     pub fn new(keys: NoiseKeys, inverse_temperature: f64, first: Token, logit: f32) -> Self {
         let score = f64::from(logit) * inverse_temperature + keys.gumbel(first);
-        Self { keys, inverse_temperature, score, winner: first, filter: Filter::new(score, inverse_temperature), excluded: SmallTokens::new() }
+        Self {
+            keys,
+            inverse_temperature,
+            score,
+            winner: first,
+            filter: Filter::new(score, inverse_temperature),
+            excluded: SmallTokens::new(),
+        }
     }
 
     /// The same race without some tokens. The first token must not be among them.

@@ -54,7 +54,8 @@ impl RowSummary {
         let mut combined = Combined::default();
         for (index, logits) in row.chunks(BLOCK).enumerate() {
             let max = best.enter(index, logits);
-            combined.add(BlockSummary { max, total: block_total(logits, max, inverse_temperature) }, inverse_temperature);
+            combined
+                .add(BlockSummary { max, total: block_total(logits, max, inverse_temperature) }, inverse_temperature);
         }
         let peak = best.finish(row)?;
         Ok(Self { max: peak.logit, argmax: peak.token, total: combined.total, inverse_temperature })
@@ -63,11 +64,7 @@ impl RowSummary {
     /// Puts blocks of [`BLOCK`] logits together, in the row's order. `argmax` is the row's, found by the caller.
     ///
     /// The result equals that of [`of`](Self::of) to the last bit when the blocks' sums do.
-    pub fn combine(
-        blocks: impl IntoIterator<Item = BlockSummary>,
-        argmax: Token,
-        inverse_temperature: f64,
-    ) -> Self {
+    pub fn combine(blocks: impl IntoIterator<Item = BlockSummary>, argmax: Token, inverse_temperature: f64) -> Self {
         let mut combined = Combined::default();
         for block in blocks {
             combined.add(block, inverse_temperature);
@@ -190,7 +187,9 @@ impl Best {
     }
 
     fn finish(self, row: &[f32]) -> Result<Peak, SamplingError> {
-        if !self.proper && let Some(index) = row.iter().position(|&logit| logit.is_nan() || logit == f32::INFINITY) {
+        if !self.proper
+            && let Some(index) = row.iter().position(|&logit| logit.is_nan() || logit == f32::INFINITY)
+        {
             return Err(SamplingError::LogitValue { token: index as Token, value: row[index] });
         }
         let start = self.block * BLOCK;

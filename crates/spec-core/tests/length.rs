@@ -70,7 +70,10 @@ fn policies_are_found_by_name_and_mistakes_list_the_names() {
         error("godput"),
         "no length policy is called `godput`; there are: goodput:x, fixed:x, additive:x, by-prompt-length:x"
     );
-    assert_eq!(error("fixed:x"), "length policy fixed: `x` is not a value for it; it takes a number of tokens from 0 to 64");
+    assert_eq!(
+        error("fixed:x"),
+        "length policy fixed: `x` is not a value for it; it takes a number of tokens from 0 to 64"
+    );
     assert!(error("fixed:65").contains("from 0 to 64") && error("goodput:0").contains("from 1 to 64"));
 }
 

@@ -3,9 +3,9 @@
 use std::sync::Arc;
 
 use spec_core::{
-    AcceptanceRule, ChoiceKey, Choices, DraftTree, Entropy, Epsilon, EpsilonPublished, Greedy, KeyedChoices, Noise, Origin,
-    Outcome, PathLaws, Pipeline, RULES, RejectionReason, RejectionRule, RuleName, SamplingParams, ScalarScan, Scratch, Token,
-    Typical, VerifyError,
+    AcceptanceRule, ChoiceKey, Choices, DraftTree, Entropy, Epsilon, EpsilonPublished, Greedy, KeyedChoices, Noise,
+    Origin, Outcome, PathLaws, Pipeline, RULES, RejectionReason, RejectionRule, RuleName, SamplingParams, ScalarScan,
+    Scratch, Token, Typical, VerifyError,
 };
 
 fn logits(probabilities: &[f64]) -> Vec<f32> {
@@ -17,7 +17,13 @@ fn pipeline(temperature: f32, vocab: usize) -> Pipeline {
 }
 
 /// Drafts one token from `q` as the rule says and judges it by `p`.
-fn judge(rule: &dyn AcceptanceRule, temperature: f32, p: &[f64], q: &[f64], choices: &mut dyn Choices) -> (Token, Outcome) {
+fn judge(
+    rule: &dyn AcceptanceRule,
+    temperature: f32,
+    p: &[f64],
+    q: &[f64],
+    choices: &mut dyn Choices,
+) -> (Token, Outcome) {
     let mut pipeline = pipeline(temperature, p.len());
     let (mut tree, mut scratch, row) = (DraftTree::new(), Scratch::default(), logits(q));
     let law = pipeline.law(&row, None, &mut scratch).expect("a proper row");
@@ -120,13 +126,8 @@ fn entropy_divides_by_its_threshold_and_is_never_stricter_than_the_exact_rule() 
 #[test]
 fn the_law_of_a_lossy_rule_is_not_the_targets() {
     let (p, q) = ([0.7, 0.2, 0.1], [0.2, 0.3, 0.5]);
-    let rules: [&dyn AcceptanceRule; 5] = [
-        &RejectionRule::default(),
-        &Typical::default(),
-        &Entropy::default(),
-        &Epsilon(0.3),
-        &EpsilonPublished(0.01),
-    ];
+    let rules: [&dyn AcceptanceRule; 5] =
+        [&RejectionRule::default(), &Typical::default(), &Entropy::default(), &Epsilon(0.3), &EpsilonPublished(0.01)];
     for rule in rules {
         const RUNS: u64 = 20_000;
         let mut counts = [0.0; 3];
@@ -149,7 +150,10 @@ fn rules_are_found_by_name_and_mistakes_list_the_names() {
         assert!(entry.name.starts_with(rule.name()));
     }
     assert_eq!("epsilon".parse::<RuleName>().map(|name| name.parameter()), Ok(Some(0.01)));
-    assert_eq!("epsilon-published:0.1".parse::<RuleName>().map(|name| name.to_string()), Ok("epsilon-published:0.1".into()));
+    assert_eq!(
+        "epsilon-published:0.1".parse::<RuleName>().map(|name| name.to_string()),
+        Ok("epsilon-published:0.1".into())
+    );
     let error = |text: &str| text.parse::<RuleName>().expect_err("not a rule").to_string();
     assert_eq!(
         error("rejecton"),

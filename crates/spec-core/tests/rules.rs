@@ -35,6 +35,20 @@ impl Target {
     }
 }
 
+/// A constraint that allows one residue class at even positions and the other at odd ones.
+struct ByPosition<'a> {
+    tree: &'a DraftTree,
+    base: usize,
+    classes: [Residue; 2],
+}
+
+impl PathMasks for ByPosition<'_> {
+    fn mask(&self, node: Option<NodeId>) -> Option<&dyn TokenMask> {
+        let depth = node.map_or(0, |node| self.tree.depth(node));
+        Some(&self.classes[(self.base + depth) % 2])
+    }
+}
+
 /// One round: verifies `tree` and appends what it emits to the text and the pipeline's history.
 fn round(
     rule: &dyn AcceptanceRule,
@@ -42,10 +56,13 @@ fn round(
     tree: &DraftTree,
     text: &mut Vec<Token>,
     pipeline: &mut Pipeline,
+    constrained: bool,
 ) -> Outcome {
     let rows = target.rows(text, tree);
     let before = pipeline.len();
-    let mut laws = PathLaws::new(tree, &rows, pipeline, text.len(), None);
+    let masks = ByPosition { tree, base: text.len(), classes: [Residue(0), Residue(1)] };
+    let masks: Option<&dyn PathMasks> = if constrained { Some(&masks) } else { None };
+    let mut laws = PathLaws::new(tree, &rows, pipeline, text.len(), masks);
     let outcome = rule.verify(tree, &mut laws, &mut KeyedChoices::new(0, text.len())).expect("every row has a law");
     drop(laws);
     assert_eq!(pipeline.len(), before, "verification must leave the history as it was");
@@ -63,12 +80,13 @@ fn plain(
     prompt: &[Token],
     params: &SamplingParams,
     length: usize,
+    constrained: bool,
 ) -> Vec<Token> {
     let mut pipeline = Pipeline::new(params.clone(), target.vocab).expect("valid parameters");
     pipeline.extend(prompt);
     let mut text = prompt.to_vec();
     while text.len() < length {
-        round(rule, target, &DraftTree::new(), &mut text, &mut pipeline);
+        round(rule, target, &DraftTree::new(), &mut text, &mut pipeline, constrained);
     }
     text
 }
@@ -113,14 +131,14 @@ fn compare(case: usize, random: &mut Random, rule: &dyn AcceptanceRule, temperat
     let target = Target { seed: random.bits(), vocab: 3 + random.below(10) };
     let prompt: Vec<Token> = (0..random.below(3)).map(|_| random.below(target.vocab) as Token).collect();
     let params = params_of(random, temperature);
-    let expected = plain(rule, &target, &prompt, &params, LENGTH + 9);
+    let expected = plain(rule, &target, &prompt, &params, LENGTH + 9, false);
     let mut pipeline = Pipeline::new(params.clone(), target.vocab).expect("valid parameters");
     pipeline.extend(&prompt);
     let mut text = prompt;
     let (mut drafted, mut accepted) = (0, 0);
     while text.len() < LENGTH {
         let tree = random_tree(random, target.vocab, &expected[text.len()..]);
-        let outcome = round(rule, &target, &tree, &mut text, &mut pipeline);
+        let outcome = round(rule, &target, &tree, &mut text, &mut pipeline, false);
         drafted += tree.len();
         accepted += outcome.accepted.len();
         let leaf = outcome.accepted.last().copied();
@@ -160,42 +178,63 @@ fn greedy_emits_what_plain_greedy_decoding_emits_for_every_draft() {
 }
 
 #[test]
-fn rejection_at_every_position_keeps_penalties_as_plain_decoding_has_them() {
-    let target = Target { seed: 5, vocab: 12 };
-    let params = SamplingParams {
-        temperature: 0.8,
+fn rejection_at_every_position_leaves_all_processing_as_plain_decoding_has_it() {
+    const VOCAB: usize = 12;
+    let target = Target { seed: 5, vocab: VOCAB };
+    let base = SamplingParams { temperature: 0.8, ..SamplingParams::default() };
+    let together = SamplingParams {
+        top_k: 9,
         top_p: 0.95,
+        min_p: 0.01,
         repeat_penalty: 1.5,
         presence_penalty: 0.5,
         frequency_penalty: 0.5,
         penalty_window: 4,
-        ..SamplingParams::default()
+        logit_bias: vec![(2, 1.0), (3, f32::NEG_INFINITY)],
+        ..base.clone()
     };
-    let rule = Coupled::new(Noise::new(77), Arc::new(ScalarScan));
+    let settings = [
+        base.clone(),
+        SamplingParams { top_k: 5, ..base.clone() },
+        SamplingParams { top_p: 0.9, ..base.clone() },
+        SamplingParams { min_p: 0.2, ..base.clone() },
+        SamplingParams { repeat_penalty: 1.5, ..base.clone() },
+        SamplingParams { presence_penalty: 0.8, ..base.clone() },
+        SamplingParams { frequency_penalty: 0.8, penalty_window: 4, ..base.clone() },
+        SamplingParams { logit_bias: vec![(2, 2.0), (3, f32::NEG_INFINITY)], ..base },
+        SamplingParams { temperature: 0.0, ..together.clone() },
+        together,
+    ];
+    let coupled = Coupled::new(Noise::new(77), Arc::new(ScalarScan));
     let prompt = [1, 2, 3, 1];
-    let expected = plain(&rule, &target, &prompt, &params, 40);
-    for wrong_at in 0..=6 {
-        let mut pipeline = Pipeline::new(params.clone(), 12).expect("valid parameters");
-        pipeline.extend(&prompt);
-        let mut text = prompt.to_vec();
-        while text.len() < 30 {
-            let start = text.len();
-            let mut draft = expected[start..start + 6].to_vec();
-            if let Some(token) = draft.get_mut(wrong_at) {
-                *token = (*token + 1) % 12;
-            }
-            let tree = DraftTree::chain(&draft, Origin::Shared);
-            let outcome = round(&rule, &target, &tree, &mut text, &mut pipeline);
-            assert_eq!(outcome.accepted.len(), wrong_at);
-            assert_eq!(outcome.next, expected[start + wrong_at]);
-            match outcome.rejection {
-                Some(rejection) => {
-                    assert_eq!((rejection.position, rejection.token), (start + wrong_at, draft[wrong_at]));
-                    assert_eq!(rejection.reason, RejectionReason::TargetDiffers);
+    for params in settings {
+        let rule: &dyn AcceptanceRule = if params.is_greedy() { &Greedy } else { &coupled };
+        for constrained in [false, true] {
+            let expected = plain(rule, &target, &prompt, &params, 40, constrained);
+            for wrong_at in 0..=6 {
+                let mut pipeline = Pipeline::new(params.clone(), VOCAB).expect("valid parameters");
+                pipeline.extend(&prompt);
+                let mut text = prompt.to_vec();
+                while text.len() < 30 {
+                    let start = text.len();
+                    let mut draft = expected[start..start + 6].to_vec();
+                    if let Some(token) = draft.get_mut(wrong_at) {
+                        *token = (*token + 1) % VOCAB as Token;
+                    }
+                    let tree = DraftTree::chain(&draft, Origin::Shared);
+                    let outcome = round(rule, &target, &tree, &mut text, &mut pipeline, constrained);
+                    let what = format!("{params:?}, constrained: {constrained}, wrong at {wrong_at}");
+                    assert_eq!(outcome.accepted.len(), wrong_at, "{what}");
+                    match outcome.rejection {
+                        Some(rejection) => {
+                            assert_eq!((rejection.position, rejection.token), (start + wrong_at, draft[wrong_at]));
+                            assert_eq!(rejection.reason, RejectionReason::TargetDiffers);
+                        }
+                        None => assert_eq!(wrong_at, 6),
+                    }
+                    assert_eq!(text, expected[..text.len()], "{what}");
                 }
-                None => assert_eq!(wrong_at, 6),
             }
-            assert_eq!(text, expected[..text.len()]);
         }
     }
 }
@@ -265,14 +304,16 @@ fn a_drafter_equal_to_the_target_is_always_accepted() {
                 pipeline.push(token);
             }
             pipeline.truncate(committed);
-            assert_eq!(round(&rule, &target, &tree, &mut text, &mut pipeline).accepted.len(), 5, "T {temperature}");
+            assert_eq!(
+                round(&rule, &target, &tree, &mut text, &mut pipeline, false).accepted.len(),
+                5,
+                "T {temperature}"
+            );
         }
     }
 }
 
-/// A constraint that allows one residue class per depth.
-struct Alternating<'a>(&'a DraftTree, [Residue; 2]);
-
+/// One residue class of ids.
 struct Residue(u32);
 
 impl TokenMask for Residue {
@@ -281,18 +322,12 @@ impl TokenMask for Residue {
     }
 }
 
-impl PathMasks for Alternating<'_> {
-    fn mask(&self, node: Option<NodeId>) -> Option<&dyn TokenMask> {
-        Some(&self.1[node.map_or(0, |node| self.0.depth(node)) % 2])
-    }
-}
-
 #[test]
 fn a_draft_that_leaves_the_constraint_is_rejected_where_it_does() {
     let rows = vec![vec![1.0, 5.0, 2.0, 5.0]; 4];
     // Allowed: even, odd, even. The third proposal is odd.
     let tree = DraftTree::chain(&[2, 1, 3], Origin::Fixed);
-    let masks = Alternating(&tree, [Residue(0), Residue(1)]);
+    let masks = ByPosition { tree: &tree, base: 10, classes: [Residue(0), Residue(1)] };
     let mut pipeline = Pipeline::new(SamplingParams::default(), 4).expect("valid parameters");
     let mut laws = PathLaws::new(&tree, &rows, &mut pipeline, 10, Some(&masks));
     let outcome = Greedy.verify(&tree, &mut laws, &mut KeyedChoices::new(0, 10)).expect("proper rows");

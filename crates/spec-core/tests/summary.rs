@@ -73,9 +73,6 @@ fn the_law_formed_in_one_pass_equals_that_formed_in_two_to_the_last_bit() {
 
 #[test]
 fn what_has_no_law_has_no_summary() {
-    assert!(matches!(
-        RowSummary::of(&[0.0, f32::NAN], 1.0),
-        Err(SamplingError::LogitValue { token: 1, .. })
-    ));
+    assert!(matches!(RowSummary::of(&[0.0, f32::NAN], 1.0), Err(SamplingError::LogitValue { token: 1, .. })));
     assert_eq!(RowSummary::of(&[f32::NEG_INFINITY; 3], 1.0), Err(SamplingError::NothingAllowed { vocab: 3 }));
 }

@@ -1,7 +1,7 @@
 //! Draft trees.
 
 use proptest::prelude::*;
-use spec_core::{NodeKind, DraftTree, Node, NodeId, Origin, Token, TreeError};
+use spec_core::{DraftTree, Node, NodeId, NodeKind, Origin, Token, TreeError};
 
 fn ids(tree: &DraftTree) -> Vec<NodeId> {
     tree.nodes().map(|(id, _)| id).collect()
@@ -13,7 +13,10 @@ fn a_chain_is_a_tree_with_one_branch() {
     let ids = ids(&tree);
     assert!(tree.is_chain() && !tree.is_empty());
     assert_eq!((tree.len(), tree.height()), (3, 3));
-    assert_eq!(*tree.node(ids[1]), Node { token: 4, parent: Some(ids[0]), kind: NodeKind::Given(Origin::Fixed), confidence: None });
+    assert_eq!(
+        *tree.node(ids[1]),
+        Node { token: 4, parent: Some(ids[0]), kind: NodeKind::Given(Origin::Fixed), confidence: None }
+    );
     assert_eq!(tree.path(ids[2]).as_slice(), ids);
     assert_eq!(tree.ancestor_mask(), [true, false, false, true, true, false, true, true, true]);
     assert!(DraftTree::new().is_chain() && DraftTree::new().is_empty() && DraftTree::new().height() == 0);
@@ -76,7 +79,10 @@ fn below_a_parent_children_are_drawn_once_and_none_is_added_after() {
         let choices = &mut KeyedChoices::new(1, 0);
         let proposal = Proposal::Sampled(Siblings::Independent);
         proposal.propose(&mut tree, None, law, 1, 0, choices).expect("the root");
-        assert_eq!(proposal.propose(&mut tree, None, law, 1, 0, choices), Err(TreeError::AlreadyDrawn { parent: None }));
+        assert_eq!(
+            proposal.propose(&mut tree, None, law, 1, 0, choices),
+            Err(TreeError::AlreadyDrawn { parent: None })
+        );
         let error = tree.push(None, 3, Origin::Fixed).expect_err("it was drawn below");
         assert!(error.to_string().contains("below the committed text"), "{error}");
     });
@@ -95,7 +101,8 @@ fn several_children_are_the_most_probable_or_the_leaders_of_the_race() {
             let noise = SharedNoise { noise: Noise::new(5), scan: &ScalarScan };
             let mut tree = DraftTree::new();
             Proposal::Shared(noise).propose(&mut tree, None, law, 3, position, choices).expect("the root");
-            let score = |token: u32| f64::from([0.0f32, 1.0, 0.5, 0.2][token as usize]) + noise.noise.gumbel(position, token);
+            let score =
+                |token: u32| f64::from([0.0f32, 1.0, 0.5, 0.2][token as usize]) + noise.noise.gumbel(position, token);
             let mut order = [0, 1, 2, 3];
             order.sort_by(|&a, &b| score(b).total_cmp(&score(a)));
             assert_eq!(tokens(&tree), order[..3]);

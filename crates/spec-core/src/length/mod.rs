@@ -122,7 +122,8 @@ impl LengthPolicy for Additive {
         }
         self.window.push_back((round.drafted, round.accepted));
         let (drafted, accepted) = self.window.iter().fold((0, 0), |sum, round| (sum.0 + round.0, sum.1 + round.1));
-        self.length = if accepted * 5 > drafted * 4 { (self.length + 1).min(self.most) } else { (self.length - 1).max(1) };
+        self.length =
+            if accepted * 5 > drafted * 4 { (self.length + 1).min(self.most) } else { (self.length - 1).max(1) };
     }
 }
 

@@ -104,7 +104,12 @@ impl FromStr for LengthPolicyName {
         let Some(value) = value else { return Ok(Self { entry, parameter: entry.parameter }) };
         match value.parse() {
             Ok(parameter) if (entry.range.0..=entry.range.1).contains(&parameter) => Ok(Self { entry, parameter }),
-            _ => Err(NameError::Parameter { table: TABLE, name: entry.name, value: value.to_owned(), takes: entry.takes }),
+            _ => Err(NameError::Parameter {
+                table: TABLE,
+                name: entry.name,
+                value: value.to_owned(),
+                takes: entry.takes,
+            }),
         }
     }
 }

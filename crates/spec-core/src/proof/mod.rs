@@ -56,6 +56,7 @@ fn worst(
                 target: &|text| target.row(seed, vocab, text),
                 drafter: &|text| drafter.row(seed + 1000, vocab, text),
                 params: params.clone(),
+                drafter_params: None,
                 rule,
                 shape,
                 drafting,
@@ -169,16 +170,22 @@ fn processing_along_a_path_keeps_the_targets_law() {
     ];
     // Only rows without masks: a bias of minus infinity must leave something.
     for params in settings {
-        for (target, drafter) in [(Rows::Random, Rows::Random), (Rows::Peaked, Rows::Random), (Rows::Ties, Rows::Peaked)] {
-            for (rule, shape) in
-                [(&DISTINCT as &dyn AcceptanceRule, &[1, 1, 1][..]), (&Block, &[1, 1, 1]), (&DISTINCT, &[2, 2]), (&INDEPENDENT, &[2, 1])]
-            {
+        for (target, drafter) in
+            [(Rows::Random, Rows::Random), (Rows::Peaked, Rows::Random), (Rows::Ties, Rows::Peaked)]
+        {
+            for (rule, shape) in [
+                (&DISTINCT as &dyn AcceptanceRule, &[1, 1, 1][..]),
+                (&Block, &[1, 1, 1]),
+                (&DISTINCT, &[2, 2]),
+                (&INDEPENDENT, &[2, 1]),
+            ] {
                 let world = World {
                     vocab: 4,
                     prompt: &[0, 1],
                     target: &|text| target.row(3, 4, text),
                     drafter: &|text| drafter.row(4, 4, text),
                     params: params.clone(),
+                    drafter_params: None,
                     rule,
                     shape,
                     drafting: Drafting::Proposal,
@@ -187,6 +194,36 @@ fn processing_along_a_path_keeps_the_targets_law() {
                 let found = world.explore().expect("a proper world");
                 assert!(found.distance < EXACT, "{} {shape:?} {params:?}: {:e}", rule.name(), found.distance);
             }
+        }
+    }
+}
+
+#[test]
+fn a_drafter_that_processes_otherwise_than_the_target_keeps_the_targets_law() {
+    let drafters = [
+        SamplingParams { temperature: 0.5, ..sampled() },
+        SamplingParams { temperature: 1.5, ..sampled() },
+        SamplingParams { temperature: 0.0, ..sampled() },
+        SamplingParams { top_k: 2, ..sampled() },
+        SamplingParams { top_p: 0.6, repeat_penalty: 1.5, ..sampled() },
+    ];
+    for drafter in drafters {
+        for (rule, shape) in [(&DISTINCT as &dyn AcceptanceRule, &[1, 1][..]), (&Block, &[1, 1]), (&DISTINCT, &[2, 1])]
+        {
+            let world = World {
+                vocab: 4,
+                prompt: &[0, 1],
+                target: &|text| Rows::Random.row(5, 4, text),
+                drafter: &|text| Rows::Random.row(6, 4, text),
+                params: sampled(),
+                drafter_params: Some(drafter.clone()),
+                rule,
+                shape,
+                drafting: Drafting::Proposal,
+                end: None,
+            };
+            let found = world.explore().expect("a proper world");
+            assert!(found.distance < EXACT, "{} {drafter:?}: {:e}", rule.name(), found.distance);
         }
     }
 }
@@ -204,7 +241,8 @@ fn a_law_with_fewer_tokens_than_siblings_wanted_gives_a_shorter_list() {
         (Proposal::Argmax, 2..=2),
     ] {
         let mut tree = DraftTree::new();
-        let nodes = proposal.propose(&mut tree, None, &law, 3, 0, &mut KeyedChoices::new(1, 0)).expect("a proper parent");
+        let nodes =
+            proposal.propose(&mut tree, None, &law, 3, 0, &mut KeyedChoices::new(1, 0)).expect("a proper parent");
         assert!(count.contains(&nodes.len()), "{proposal:?}: {}", nodes.len());
         assert_eq!(tree.len(), nodes.len());
     }

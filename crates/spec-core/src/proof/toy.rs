@@ -15,7 +15,18 @@ fn accepted(
     shape: &[usize],
     drafting: Drafting,
 ) -> f64 {
-    let world = World { vocab, prompt: &[], target, drafter, params: sampled(), rule, shape, drafting, end: None };
+    let world = World {
+        vocab,
+        prompt: &[],
+        target,
+        drafter,
+        params: sampled(),
+        drafter_params: None,
+        rule,
+        shape,
+        drafting,
+        end: None,
+    };
     let found = world.explore().expect("a proper world");
     assert!(found.distance < 1e-9, "{:e}", found.distance);
     found.accepted

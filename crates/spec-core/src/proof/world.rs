@@ -34,7 +34,8 @@ pub(super) enum Rows {
 impl Rows {
     /// The row after `text`: f32 logits, at least one of them finite.
     pub(super) fn row(self, seed: u64, vocab: usize, text: &[Token]) -> Vec<f32> {
-        let context = text.iter().fold(mix64(seed ^ 0x51), |hash, &token| mix64(hash.rotate_left(9) ^ u64::from(token + 1)));
+        let context =
+            text.iter().fold(mix64(seed ^ 0x51), |hash, &token| mix64(hash.rotate_left(9) ^ u64::from(token + 1)));
         let bits = |id: usize| mix64(context ^ mix64(id as u64 + 77));
         let unit = |id: usize| (bits(id) >> 40) as f32 / 16_777_216.0;
         let chosen = (mix64(context) % vocab as u64) as usize;
@@ -79,6 +80,8 @@ pub(super) struct World<'a> {
     pub(super) drafter: RowSource<'a>,
     /// Processing of both rows; the history is that of each path.
     pub(super) params: SamplingParams,
+    /// Another processing of the drafter's rows.
+    pub(super) drafter_params: Option<SamplingParams>,
     pub(super) rule: &'a dyn AcceptanceRule,
     /// Children per node, by level.
     pub(super) shape: &'a [usize],
@@ -166,7 +169,9 @@ impl World<'_> {
     pub(super) fn explore(&self) -> Result<Found, String> {
         let mut pipeline = Pipeline::new(self.params.clone(), self.vocab).expect("valid parameters");
         pipeline.extend(self.prompt);
-        let mut drafter = pipeline.clone();
+        let params = self.drafter_params.as_ref().unwrap_or(&self.params);
+        let mut drafter = Pipeline::new(params.clone(), self.vocab).expect("valid parameters");
+        drafter.extend(self.prompt);
         let mut emitted: BTreeMap<Vec<Token>, f64> = BTreeMap::new();
         let mut accepted = 0.0;
         enumerate(

@@ -4,8 +4,8 @@ use super::rejection::{draw_from_weights, excess};
 use super::{accept_key, draw_from_law};
 use crate::drawn::Proposed;
 use crate::{
-    AcceptanceRule, Choices, DraftTree, NodeId, Outcome, Proposal, Purpose, Rejection, RejectionReason, Siblings, SmallPath,
-    TargetLaws, VerifyError,
+    AcceptanceRule, Choices, DraftTree, NodeId, Outcome, Proposal, Purpose, Rejection, RejectionReason, Siblings,
+    SmallPath, TargetLaws, VerifyError,
 };
 
 /// Judges a chain as a whole (Sun et al., arXiv 2403.10444). Lossless in law, and on average never keeps fewer tokens than
@@ -93,11 +93,7 @@ impl AcceptanceRule for Block {
 }
 
 /// `P_0 .. P_i`, as far as they are not 0: behind a zero nothing can stand.
-fn prefix_products(
-    tree: &DraftTree,
-    chain: &[NodeId],
-    target: &mut dyn TargetLaws,
-) -> Result<Vec<f64>, VerifyError> {
+fn prefix_products(tree: &DraftTree, chain: &[NodeId], target: &mut dyn TargetLaws) -> Result<Vec<f64>, VerifyError> {
     let mut products = Vec::with_capacity(chain.len() + 1);
     let mut product = 1.0f64;
     products.push(product);

@@ -3,8 +3,8 @@
 use alloc::sync::Arc;
 
 use crate::{
-    AcceptanceRule, Choices, DraftTree, Law, Noise, NoiseScan, Outcome, Proposal, Rejection, RejectionReason, SharedNoise,
-    SmallPath, TargetLaws, Token, VerifyError,
+    AcceptanceRule, Choices, DraftTree, Law, Noise, NoiseScan, Outcome, Proposal, Rejection, RejectionReason,
+    SharedNoise, SmallPath, TargetLaws, Token, VerifyError,
 };
 
 /// Keeps a proposal while it is the target's argmax. The output is that of greedy decoding, token for token.

@@ -3,13 +3,13 @@
 //! They judge with p and q at temperature 1 where the temperature is 0, since a one-hot law leaves nothing to be lenient with. A
 //! refused token is replaced by the target's argmax at temperature 0, else by a draw from p.
 
-use super::rejection::descend;
 use super::draw_from_law;
+use super::rejection::descend;
 use crate::math::exp_negative;
 use crate::summary::peak;
 use crate::{
-    AcceptanceRule, Choices, DraftTree, Law, NodeId, NodeKind, Outcome, Proposal, Purpose, Rejection, RejectionReason, Siblings,
-    SmallPath, TargetLaws, VerifyError,
+    AcceptanceRule, Choices, DraftTree, Law, NodeId, NodeKind, Outcome, Proposal, Purpose, Rejection, RejectionReason,
+    Siblings, SmallPath, TargetLaws, VerifyError,
 };
 
 /// Typical acceptance: keeps `x` when `p(x) > min(epsilon, delta exp(-H(p)))`, H the entropy (Cai et al., Medusa, arXiv

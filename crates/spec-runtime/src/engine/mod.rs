@@ -5,8 +5,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use spec_core::{
-    AcceptanceRule, Coupled, DraftCost, DraftTree, Greedy, KeyedChoices, LogitRows, Noise, NoiseScan, PathLaws, Pipeline,
-    Round, ScalarScan, Start, Token, TokenLogProb, TreeError, top_log_probabilities,
+    AcceptanceRule, Coupled, DraftCost, DraftTree, Greedy, KeyedChoices, LogitRows, Noise, NoiseScan, PathLaws,
+    Pipeline, Round, ScalarScan, Start, Token, TokenLogProb, TreeError, top_log_probabilities,
 };
 
 use crate::clock::MachineClock;

@@ -65,7 +65,8 @@ fn a_seed_repeats_under_rules_that_draw_and_choices_differ() {
     for rule in ["rejection", "block", "entropy", "typical", "epsilon:0.1", "epsilon-published"] {
         let text = |choice, seed| {
             let drafter = model_drafter(HashSpec { noise: 0.3, ..spec.clone() });
-            let with = Request { sampling: sampled(1.0), rule: named(rule), choice, seed: Some(seed), ..request(48, 4) };
+            let with =
+                Request { sampling: sampled(1.0), rule: named(rule), choice, seed: Some(seed), ..request(48, 4) };
             let got = run(&mut engine(&HashModel::new(spec.clone())).with_drafter(drafter), with);
             assert!(got.speculation.drafted > 0 && got.speculation.accepted > 0, "{rule}");
             got.tokens
@@ -83,7 +84,8 @@ fn min_p_holds_for_accepted_corrected_and_bonus_tokens() {
     for rule in ["coupled", "rejection", "block"] {
         let drafter = model_drafter(HashSpec { noise: 0.3, ..spec.clone() });
         let sampling = SamplingParams { min_p: 0.5, ..sampled(1.0) };
-        let got = run(&mut engine(&model).with_drafter(drafter), Request { sampling, rule: named(rule), ..request(200, 4) });
+        let got =
+            run(&mut engine(&model).with_drafter(drafter), Request { sampling, rule: named(rule), ..request(200, 4) });
         assert!(got.speculation.accepted > 20 && got.speculation.accepted < got.speculation.drafted, "{rule}");
         let mut text = PROMPT.to_vec();
         for &token in &got.tokens {
@@ -101,7 +103,10 @@ fn greedy_text_is_the_same_under_every_lossless_rule() {
     let expected = plain(&spec, request(80, 0)).tokens;
     for rule in ["greedy", "coupled", "rejection", "block"] {
         for (name, drafter) in drafters(&spec) {
-            let got = run(&mut engine(&HashModel::new(spec.clone())).with_drafter(drafter), Request { rule: named(rule), ..request(80, 5) });
+            let got = run(
+                &mut engine(&HashModel::new(spec.clone())).with_drafter(drafter),
+                Request { rule: named(rule), ..request(80, 5) },
+            );
             assert_eq!(got.tokens, expected, "{rule}, {name}");
         }
     }
@@ -116,7 +121,8 @@ fn block_refuses_a_drafter_that_branches_before_it_drafts() {
     let drafter = Box::new(ScriptedDrafter::trees([tree]));
     let target = HashModel::new(HashSpec::default());
     let mut engine = engine(&target).with_drafter(drafter);
-    let message = error(engine.generate(Request { rule: Some(RequestRule::Own(Box::new(Block))), ..request(8, 4) }, &mut |_| {}));
+    let message =
+        error(engine.generate(Request { rule: Some(RequestRule::Own(Box::new(Block))), ..request(8, 4) }, &mut |_| {}));
     assert!(message.contains("rule: block judges chains") && message.contains("scripted"), "{message}");
     assert_eq!(target.passes(), 0);
 }
@@ -124,7 +130,10 @@ fn block_refuses_a_drafter_that_branches_before_it_drafts() {
 #[test]
 fn the_published_epsilon_refuses_drafters_without_laws() {
     let mut engine = engine(&HashModel::new(HashSpec::default())).with_drafter(Box::new(NgramDrafter::new()));
-    let message = error(engine.generate(Request { rule: Some(RequestRule::Own(Box::new(EpsilonPublished(0.01)))), ..request(8, 4) }, &mut |_| {}));
+    let message = error(engine.generate(
+        Request { rule: Some(RequestRule::Own(Box::new(EpsilonPublished(0.01)))), ..request(8, 4) },
+        &mut |_| {},
+    ));
     assert!(message.contains("epsilon-published") && message.contains("ngram"), "{message}");
     // The other reading takes such a proposal as certain.
     run(&mut engine, Request { rule: Some(RequestRule::Own(Box::new(Epsilon(0.01)))), ..request(8, 4) });
@@ -166,7 +175,9 @@ impl Drafter for Overrun {
 #[test]
 fn a_drawn_node_beyond_the_budget_is_an_error_and_is_not_dropped() {
     let mut engine = engine(&HashModel::new(HashSpec::default())).with_drafter(Box::new(Overrun));
-    let message = error(engine.generate(Request { rule: named("rejection"), sampling: sampled(1.0), ..request(9, 3) }, &mut |_| {}));
+    let message = error(
+        engine.generate(Request { rule: named("rejection"), sampling: sampled(1.0), ..request(9, 3) }, &mut |_| {}),
+    );
     assert!(message.contains("overrun") && message.contains("was drawn and must be submitted"), "{message}");
 }
 
