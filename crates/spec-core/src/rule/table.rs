@@ -26,6 +26,9 @@ pub struct RuleName {
     parameter: Option<f64>,
 }
 
+/// Makes a rule from its parameter, and the noise and scan that `coupled` samples with.
+type Build = fn(f64, Noise, &Arc<dyn NoiseScan>) -> Box<dyn AcceptanceRule>;
+
 /// A line of the table of rules.
 #[derive(Debug)]
 pub struct RuleEntry {
@@ -37,7 +40,7 @@ pub struct RuleEntry {
     pub summary: &'static str,
     /// The parameter when none is given; `None` when it takes none.
     pub parameter: Option<f64>,
-    build: fn(f64, Noise, &Arc<dyn NoiseScan>) -> Box<dyn AcceptanceRule>,
+    build: Build,
 }
 
 impl PartialEq for RuleEntry {

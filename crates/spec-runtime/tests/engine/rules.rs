@@ -159,10 +159,11 @@ impl Drafter for Overrun {
         let mut parent = None;
         for index in 0..=context.budget {
             let mut scratch = spec_core::Scratch::default();
-            let law = context.pipeline.law(&[0.0; 32], None, &mut scratch).unwrap();
+            let law = context.pipeline.law(&[0.0; 32], None, &mut scratch).expect("a proper row");
             let proposal = spec_core::Proposal::Sampled(Siblings::Distinct);
             let position = context.tokens.len() + index;
-            parent = proposal.propose(&mut tree, parent, &law, 1, position, context.choices).unwrap().first().copied();
+            let nodes = proposal.propose(&mut tree, parent, &law, 1, position, context.choices);
+            parent = nodes.expect("a chain").first().copied();
         }
         Ok(tree)
     }
