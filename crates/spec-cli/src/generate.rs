@@ -5,7 +5,7 @@ use std::process::ExitCode;
 use anyhow::{Context, Result};
 use spec_core::{SamplingParams, Token};
 use spec_model::Message;
-use spec_runtime::{CancelToken, Emitted, Request, StopRules};
+use spec_runtime::{CancelToken, Emitted, Request, RuntimeError, StopRules};
 
 use crate::args::{GenerateArgs, OutputKind};
 use crate::session::{Opened, Session};
@@ -58,7 +58,11 @@ pub(crate) fn run(args: GenerateArgs) -> Result<ExitCode> {
     };
 
     let mut printer = Printer::new(&args, cancel);
-    let completion = engine.generate(request, &mut |emitted| printer.print(emitted))?;
+    let result = engine.generate(request, &mut |emitted| printer.print(emitted));
+    let completion = result.map_err(|error| match error {
+        RuntimeError::BadRequest { .. } => usage(error.to_string()),
+        other => other.into(),
+    })?;
     printer.finish()?;
     if args.json {
         writeln!(std::io::stdout(), "{}", report::json(&completion, &drafter, session.load))?;

@@ -110,7 +110,9 @@ impl Goodput {
         let pooled = kept / reached;
         let (mut best, mut best_rate) = (0, 0.0);
         let (mut tokens, mut survives) = (1.0, 1.0);
-        for length in 0..=self.most {
+        // The cost of far longer passes than any seen is a guess: lengths at most double.
+        let most = self.most.min(2 * self.verify.most_rows().max(1));
+        for length in 0..=most {
             if let Some(position) = length.checked_sub(1).map(|index| self.positions[index]) {
                 survives *= (position.kept + Self::POOL * pooled) / (position.reached + Self::POOL);
                 tokens += survives;
@@ -240,6 +242,11 @@ impl Curve {
         if let Some(average) = self.times.get_mut(rows) {
             average.enter(time.as_secs_f64());
         }
+    }
+
+    /// The longest pass that was measured.
+    fn most_rows(&self) -> usize {
+        self.times.iter().rposition(|average| average.known).unwrap_or(0)
     }
 
     /// Measured, or between the nearest measured neighbours on a line, or beyond them by [`ROW`](Self::ROW).

@@ -176,15 +176,18 @@ impl Engine {
     /// Refuses what the rule cannot judge before anything is drafted.
     fn check_rule(&self, rule: &dyn AcceptanceRule) -> Result<(), RuntimeError> {
         let Some(drafter) = &self.drafter else { return Ok(()) };
-        let bad = |reason: &str| {
-            let reason = format!("{} {reason}, and drafter {} does not", rule.name(), drafter.name());
-            Err(RuntimeError::BadRequest { field: "rule", reason })
-        };
+        let bad = |reason: String| Err(RuntimeError::BadRequest { field: "rule", reason });
+        let (rule_name, name) = (rule.name(), drafter.name());
         if rule.chains_only() && drafter.branches() {
-            return bad("judges chains, so it needs a drafter that proposes chains");
+            return bad(format!(
+                "{rule_name} judges chains, and drafter {name} proposes trees; choose another of either"
+            ));
         }
         if rule.needs_confidence() && !drafter.has_laws() {
-            return bad("compares with the drafter's probabilities, so it needs a drafter that has some");
+            return bad(format!(
+                "{rule_name} compares with the drafter's probabilities, and drafter {name} has none; draft with a model, \
+                 or choose another rule"
+            ));
         }
         Ok(())
     }
