@@ -154,7 +154,7 @@ impl Session {
     pub(crate) fn plain_engine(&self) -> Engine {
         let target = Arc::clone(&self.target) as Arc<dyn Model>;
         let vocabulary = Arc::clone(&self.vocabulary) as Arc<dyn TokenText>;
-        Engine::new(target, vocabulary)
+        Engine::new(target, vocabulary).with_noise_scan(spec_cpu::noise_scan(self.device.isa()))
     }
 
     /// The engine that the flags ask for. The drafter goes with it.
