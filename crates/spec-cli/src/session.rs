@@ -9,7 +9,7 @@ use anyhow::{Context, Result};
 use indicatif::{ProgressBar, ProgressStyle};
 use spec_core::Token;
 use spec_cpu::{CpuModel, Isa, KvType, LoadOptions, Pool};
-use spec_model::{Checkpoint, Tokenizer};
+use spec_model::{Checkpoint, TokenKind, Tokenizer};
 use spec_runtime::{Drafter, Engine, Model, ModelDrafter, NgramDrafter, TokenText, check_vocabularies};
 
 use crate::args::{DraftKind, KvKind, ModelArgs};
@@ -28,7 +28,11 @@ impl TokenText for Vocabulary {
     }
 
     fn label(&self, token: Token) -> Cow<'_, str> {
-        Cow::Borrowed(self.0.token_text(token).unwrap_or_default())
+        // Ids that no text uses mean nothing, whatever a converter called them.
+        match self.0.token_kind(token) {
+            Ok(TokenKind::Unused) | Err(_) => Cow::Borrowed(""),
+            Ok(_) => Cow::Borrowed(self.0.token_text(token).unwrap_or_default()),
+        }
     }
 }
 

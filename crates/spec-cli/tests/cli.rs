@@ -343,3 +343,15 @@ fn help_is_help_and_goes_to_standard_output() {
     assert!(files.spec("generate --help").ok().out().contains("--draft-len"));
     assert!(files.spec("--version").ok().out().starts_with("spec "));
 }
+
+#[test]
+fn cold_starts_accept_alike() {
+    let files = Files::new();
+    let run = || files.spec("generate --model target.gguf --ids 70,71,72 -n 30 --json --draft-model draft.gguf").json();
+    let first = run();
+    assert!(first["speculation"]["drafted"].as_u64() > Some(0));
+    for _ in 0..20 {
+        let again = run();
+        assert_eq!((&again["tokens"], &again["speculation"]), (&first["tokens"], &first["speculation"]));
+    }
+}
