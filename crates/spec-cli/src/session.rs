@@ -9,7 +9,7 @@ use anyhow::{Context, Result};
 use indicatif::{ProgressBar, ProgressStyle};
 use spec_core::Token;
 use spec_cpu::{CpuModel, Isa, KvType, LoadOptions, Pool};
-use spec_model::{Checkpoint, Tokenizer};
+use spec_model::{Checkpoint, TokenKind, Tokenizer};
 use spec_runtime::{Drafter, Engine, Model, ModelDrafter, NgramDrafter, TokenText, check_vocabularies};
 
 use crate::args::{DraftKind, KvKind, ModelArgs};
@@ -28,7 +28,11 @@ impl TokenText for Vocabulary {
     }
 
     fn label(&self, token: Token) -> Cow<'_, str> {
-        Cow::Borrowed(self.0.token_text(token).unwrap_or_default())
+        // Ids that no text uses mean nothing, whatever a converter called them.
+        match self.0.token_kind(token) {
+            Ok(TokenKind::Unused) | Err(_) => Cow::Borrowed(""),
+            Ok(_) => Cow::Borrowed(self.0.token_text(token).unwrap_or_default()),
+        }
     }
 }
 
@@ -154,7 +158,7 @@ impl Session {
     pub(crate) fn plain_engine(&self) -> Engine {
         let target = Arc::clone(&self.target) as Arc<dyn Model>;
         let vocabulary = Arc::clone(&self.vocabulary) as Arc<dyn TokenText>;
-        Engine::new(target, vocabulary)
+        Engine::new(target, vocabulary).with_noise_scan(spec_cpu::noise_scan(self.device.isa()))
     }
 
     /// The engine that the flags ask for. The drafter goes with it.

@@ -97,6 +97,10 @@ impl Pool {
     /// # Errors
     /// [`CpuError::Thread`] when the operating system refuses a thread.
     pub fn new(threads: usize) -> Result<Self, CpuError> {
+        /// Stands where no job is.
+        ///
+        /// # Safety
+        /// None is needed: it does nothing.
         unsafe fn nothing(_: *const (), _: usize) {}
         let shared = Arc::new(Shared {
             state: Padded(AtomicU64::new(0)),
@@ -141,6 +145,8 @@ impl Pool {
             return;
         }
 
+        /// # Safety
+        /// `closure` points to a live `F`.
         unsafe fn call<F: Fn(usize)>(closure: *const (), index: usize) {
             // SAFETY: `run` erased this very `F` and keeps it alive until every participant has left.
             unsafe { (*closure.cast::<F>())(index) }

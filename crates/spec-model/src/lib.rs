@@ -9,7 +9,7 @@
 //! | file format | [`gguf::Gguf`] | GGUF version 2 and 3, little-endian |
 //! | configuration | [`ModelConfig`] | architectures in [`ARCHITECTURES`] |
 //! | weights | [`Weights`] of [`TensorView`] | element types in [`TensorType`] |
-//! | text to ids and back | [`Tokenizer`], [`Utf8Stream`] | byte-level BPE |
+//! | text to ids and back | [`Tokenizer`] | byte-level BPE |
 //! | messages to text | [`ChatTemplate`] | the Jinja dialect of published templates |
 //!
 //! Nothing here computes a forward pass, and no other layer is needed to use it:
@@ -55,4 +55,4 @@ pub use dequantize::dequantize;
 pub use error::{Error, Result};
 pub use mapping::Mapping;
 pub use tensor_type::TensorType;
-pub use tokenizer::{TokenKind, Tokenizer, Utf8Stream, VocabMatch, compare, known_pre_tokenizers};
+pub use tokenizer::{TokenKind, Tokenizer, known_pre_tokenizers};

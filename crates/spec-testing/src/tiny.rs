@@ -32,7 +32,7 @@ impl TinyTypes {
 pub struct TinySpec {
     /// `llama` or `qwen2`.
     pub arch: &'static str,
-    /// Tokens: 256 bytes, two control tokens, and pairs of letters in between. At least 300, at most 934.
+    /// Tokens: 256 bytes, pairs of letters up to all 676, words that no text merges to, and two control tokens. At least 300.
     pub vocab: usize,
     /// Width of the residual stream.
     pub hidden: usize,
@@ -173,8 +173,9 @@ impl TinySpec {
 
     fn vocabulary(&self, file: Writer) -> Writer {
         const CONTROL: [&str; 2] = ["<|im_start|>", "<|im_end|>"];
-        let pairs = self.vocab.checked_sub(256 + CONTROL.len()).filter(|pairs| (42..=676).contains(pairs));
-        let pairs = pairs.expect("a tiny vocabulary has 300 to 934 tokens");
+        let words = self.vocab.checked_sub(256 + CONTROL.len()).filter(|&words| words >= 42);
+        let words = words.expect("a tiny vocabulary has at least 300 tokens");
+        let pairs = words.min(26 * 26);
         let mut tokens: Vec<String> = byte_characters().map(String::from).collect();
         let letter = |index: usize| char::from(b'a' + index as u8);
         let mut merges = Vec::new();
@@ -184,6 +185,7 @@ impl TinySpec {
             tokens.push(format!("{first}{second}"));
             merges.push(format!("{first} {second}"));
         }
+        tokens.extend((pairs..words).map(|word| format!("word{word}")));
         let mut kinds = vec![1; tokens.len()];
         tokens.extend(CONTROL.map(String::from));
         kinds.extend([3; CONTROL.len()]);

@@ -7,7 +7,6 @@
 mod byte_level;
 mod json;
 mod pre_tokenizer;
-mod stream;
 #[cfg(test)]
 mod tests;
 mod vocabulary;
@@ -19,7 +18,6 @@ use tokenizers::{
 };
 
 pub use pre_tokenizer::known_pre_tokenizers;
-pub use stream::Utf8Stream;
 pub use vocabulary::TokenKind;
 
 use crate::gguf::Metadata;
@@ -225,42 +223,4 @@ fn check_loaded(loaded: &Loaded, vocabulary: &Vocabulary) -> Result<(), String> 
         }
     }
     Err("the loaded vocabulary differs from the list in the file".into())
-}
-
-/// How two vocabularies relate; ids are what counts for drafting, not how text is split.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum VocabMatch {
-    /// Every id means the same in both.
-    Same,
-    /// Ids below `shared` mean the same in both; every other one is padding, or missing in one.
-    Padded {
-        /// Number of leading ids in common.
-        shared: u32,
-    },
-    /// Some id means different things.
-    Differs {
-        /// First such id.
-        id: u32,
-        /// Its text in the left vocabulary; `None` past the end.
-        left: Option<String>,
-        /// Its text in the right vocabulary; `None` past the end.
-        right: Option<String>,
-    },
-}
-
-/// Compares the vocabularies of a target and a draft model, id by id.
-pub fn compare(left: &Tokenizer, right: &Tokenizer) -> VocabMatch {
-    let (left, right) = (&left.vocabulary, &right.vocabulary);
-    let shared = left.real_len().max(right.real_len()) as u32;
-    let is_unused = |vocabulary: &Vocabulary, id| matches!(vocabulary.kind(id), Ok(TokenKind::Unused));
-    let differs = |&id: &u32| match (left.text(id), right.text(id)) {
-        (Ok(a), Ok(b)) => a != b && !(is_unused(left, id) && is_unused(right, id)),
-        _ => true,
-    };
-    if let Some(id) = (0..shared).find(differs) {
-        let text = |vocabulary: &Vocabulary| vocabulary.text(id).ok().map(str::to_owned);
-        return VocabMatch::Differs { id, left: text(left), right: text(right) };
-    }
-    let same = left.len() == right.len() && left.iter().zip(right.iter()).all(|(a, b)| a.1 == b.1);
-    if same { VocabMatch::Same } else { VocabMatch::Padded { shared } }
 }

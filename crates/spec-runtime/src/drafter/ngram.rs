@@ -122,3 +122,60 @@ impl Drafter for NgramDrafter {
         self.indices.remove(&generation);
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use spec_core::{Pipeline, Proposal, SamplingParams};
+
+    use super::*;
+
+    fn draft(drafter: &mut NgramDrafter, tokens: &[Token], budget: usize) -> Vec<Token> {
+        let mut pipeline = Pipeline::new(SamplingParams::default(), 100).expect("legal parameters");
+        let context = DraftContext {
+            generation: GenerationId(1),
+            tokens,
+            end_ids: &[99],
+            pipeline: &mut pipeline,
+            proposal: Proposal::Argmax,
+            budget,
+        };
+        drafter.draft(context).expect("it cannot fail").nodes().map(|(_, node)| node.token).collect()
+    }
+
+    #[test]
+    fn the_latest_earlier_occurrence_of_the_longest_context_is_continued() {
+        let mut drafter = NgramDrafter::new();
+        let text = [1, 2, 3, 10, 5, 2, 3, 20, 1, 2, 3];
+        assert_eq!(draft(&mut drafter, &text, 2), [10, 5], "three tokens match at the front, two in the middle");
+        let text = [2, 3, 10, 5, 2, 3, 20, 7, 2, 3];
+        assert_eq!(draft(&mut drafter, &text, 2), [20, 7], "of two matches the later one");
+    }
+
+    #[test]
+    fn a_repetition_goes_on_past_the_end_of_the_text() {
+        assert_eq!(draft(&mut NgramDrafter::new(), &[1, 2, 1, 2, 1, 2], 7), [1, 2, 1, 2, 1, 2, 1]);
+        assert_eq!(draft(&mut NgramDrafter::new(), &[4, 4, 4], 3), [4, 4, 4]);
+    }
+
+    #[test]
+    fn nothing_seen_before_is_nothing_drafted() {
+        let mut drafter = NgramDrafter::new();
+        for text in [&[][..], &[1], &[1, 2], &[1, 2, 3, 4, 5]] {
+            assert!(draft(&mut drafter, text, 5).is_empty());
+            drafter.forget(GenerationId(1));
+        }
+    }
+
+    #[test]
+    fn an_end_token_ends_the_draft() {
+        assert_eq!(draft(&mut NgramDrafter::new(), &[1, 2, 99, 3, 1, 2], 5), [99]);
+    }
+
+    #[test]
+    fn an_edited_history_is_indexed_anew() {
+        let mut drafter = NgramDrafter::new();
+        draft(&mut drafter, &[1, 2, 3, 4, 5, 6, 7, 8, 1, 2], 5);
+        assert_eq!(draft(&mut drafter, &[9, 1, 2, 6, 1, 2], 1), [6], "the shorter text counts, not what stood there");
+        assert!(draft(&mut drafter, &[5, 6, 7], 5).is_empty(), "a match that the text no longer has is none");
+    }
+}

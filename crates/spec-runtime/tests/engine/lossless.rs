@@ -146,3 +146,18 @@ fn a_tree_is_verified_like_the_paths_it_holds() {
     assert_eq!(got.tokens, expected.tokens);
     assert_eq!((got.speculation.drafted, got.speculation.accepted), (6, 3));
 }
+
+#[test]
+fn many_seeds_give_plain_answers_with_rejections_in_every_one() {
+    let spec = HashSpec { noise: 0.0, ..HashSpec::default() };
+    let target = HashModel::new(spec.clone());
+    let draft = HashSpec { noise: 0.4, ..spec.clone() };
+    let mut engine = engine(&target).with_drafter(model_drafter(draft));
+    for seed in 1..=50 {
+        let with = || Request { sampling: sampled(0.8), seed: Some(seed), ..request(64, 5) };
+        let got = run(&mut engine, with());
+        assert_eq!(got.tokens, plain(&spec, with()).tokens, "seed {seed}");
+        assert!(got.speculation.accepted < got.speculation.drafted, "seed {seed} rejects something");
+    }
+    assert_eq!(target.free_blocks(), spec.blocks);
+}
