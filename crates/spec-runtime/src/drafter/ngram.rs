@@ -137,6 +137,8 @@ mod tests {
             end_ids: &[99],
             pipeline: &mut pipeline,
             proposal: Proposal::Argmax,
+            choices: &mut spec_core::KeyedChoices::new(0, 0),
+            context: None,
             budget,
         };
         drafter.draft(context).expect("it cannot fail").nodes().map(|(_, node)| node.token).collect()
