@@ -37,9 +37,6 @@ pub(crate) fn run(args: GenerateArgs) -> Result<ExitCode> {
     let context = context(&args, prompt.len(), opened.checkpoint.config().context_length)?;
 
     let mut session = Session::load(&args.model, &opened, context)?;
-    if let Some(warning) = session.device.warning() {
-        eprintln!("spec: {warning}");
-    }
     let mut engine = session.engine();
     let drafter = engine.drafter().unwrap_or("none").to_owned();
     let mut end_ids = opened.tokenizer().end_ids().to_vec();
@@ -67,7 +64,7 @@ pub(crate) fn run(args: GenerateArgs) -> Result<ExitCode> {
     if args.json {
         writeln!(std::io::stdout(), "{}", report::json(&completion, &drafter, session.load))?;
     } else {
-        eprintln!("{}", report::footer(&completion, &drafter));
+        eprintln!("{}", report::footer(&completion, &drafter, session.device.warning()));
     }
     Ok(ExitCode::SUCCESS)
 }

@@ -6,8 +6,8 @@ use serde_json::{Value, json};
 use spec_core::TokenLogProb;
 use spec_runtime::{Completion, SpeculationStats};
 
-/// The line below an answer.
-pub(crate) fn footer(completion: &Completion, drafter: &str) -> String {
+/// The line below an answer; `warning` is what the user should know of the device.
+pub(crate) fn footer(completion: &Completion, drafter: &str, warning: Option<&str>) -> String {
     let stats = &completion.speculation;
     let mut line = format!(
         "[{} tokens, {:.1} tokens/s",
@@ -25,6 +25,9 @@ pub(crate) fn footer(completion: &Completion, drafter: &str) -> String {
         line += &format!("; {drafter}: nothing to draft");
     }
     line += &format!("; {}; seed {}]", completion.finish.name(), completion.seed);
+    if let Some(warning) = warning {
+        line += &format!("\n[{warning}]");
+    }
     line
 }
 

@@ -37,12 +37,16 @@ impl Files {
     }
 
     fn spec_words(&self, words: &[&str]) -> Ran {
+        self.spec_with(words, &[])
+    }
+
+    fn spec_with(&self, words: &[&str], environment: &[(&str, &str)]) -> Ran {
         let words = words.iter().map(|word| match word.ends_with(".gguf") || word.ends_with(".txt") {
             true => self.path(word).display().to_string(),
             false => (*word).to_owned(),
         });
         let mut command = Command::new(env!("CARGO_BIN_EXE_spec"));
-        command.args(words);
+        command.args(words).envs(environment.iter().copied());
         Ran { line: format!("{command:?}"), output: command.output().expect("the binary runs") }
     }
 }
@@ -367,4 +371,15 @@ fn cold_starts_accept_alike() {
         let again = run();
         assert_eq!((&again["tokens"], &again["speculation"]), (&first["tokens"], &first["speculation"]));
     }
+}
+
+#[test]
+fn portable_kernels_give_the_same_answer_with_and_without_drafts_and_say_that_they_ran() {
+    let files = Files::new();
+    let words = ["generate", "--model", "target.gguf", "-p", "abcabcabc", "-n", "20", "--draft"];
+    let run = |draft| files.spec_with(&[&words[..], &[draft]].concat(), &[("SPEC_CPU_ISA", "portable")]).ok();
+    let (plain, copied) = (run("none"), run("self"));
+    assert_eq!(plain.out(), copied.out());
+    assert!(plain.err().contains("portable kernels"), "{}", plain.err());
+    files.spec_with(&words[..7], &[("SPEC_CPU_ISA", "abacus")]).refused(1, &["abacus", "portable"]);
 }
