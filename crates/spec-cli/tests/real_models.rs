@@ -175,16 +175,17 @@ fn named(rule: &str) -> RuleName {
     rule.parse().expect("a rule of the table")
 }
 
-/// Sharing noise costs little acceptance against judging by p/q, for the same drafts' length and prompts.
+/// Sharing noise costs little acceptance against judging by p/q. At one draft token a round, since longer drafts compound what
+/// a position loses.
 fn coupled_accepts_nearly_as_often_as_rejection(target: Model, draft: Model) {
     let bench = Bench::new(target, KvType::F16);
     let mut engine = bench.with_drafter(Box::new(ModelDrafter::new(load(&bench.pool, &open(draft), KvType::F16))));
     let sampling = SamplingParams { temperature: 0.8, ..SamplingParams::default() };
     let mut rates = Vec::new();
-    for rule in ["coupled", "rejection", "block"] {
+    for rule in ["coupled", "rejection"] {
         let (mut drafted, mut accepted) = (0, 0);
         for (_, prompt) in bench.prompts() {
-            let request = Request { rule: Some(named(rule).into()), ..bench.request(&prompt, &sampling, 4) };
+            let request = Request { rule: Some(named(rule).into()), ..bench.request(&prompt, &sampling, 1) };
             let stats = run(&mut engine, request).speculation;
             drafted += stats.drafted;
             accepted += stats.accepted;
@@ -192,7 +193,7 @@ fn coupled_accepts_nearly_as_often_as_rejection(target: Model, draft: Model) {
         println!("{rule}: {accepted} of {drafted} accepted");
         rates.push(accepted as f64 / drafted as f64);
     }
-    assert!(rates[0] >= 0.9 * rates[1], "coupled, rejection, block: {rates:?}");
+    assert!(rates[0] >= 0.9 * rates[1], "coupled, rejection: {rates:?}");
 }
 
 #[test]
