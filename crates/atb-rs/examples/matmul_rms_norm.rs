@@ -74,23 +74,23 @@ pub fn run(context: &Context) -> Result<Outcome> {
     let mut staging = HostBuffer::new(context, half([ROWS, DEPTH]).bytes())?;
     staging.write::<f16>()?.copy_from_slice(&input());
     let mut result = HostBuffer::new(context, normed.len())?;
-    let (uploaded, downloaded) = (Event::new(context)?, Event::new(context)?);
-    let (started, finished) = (Event::timed(context)?, Event::timed(context)?);
+    let (mut uploaded, mut downloaded) = (Event::new(context)?, Event::new(context)?);
+    let (mut started, mut finished) = (Event::timed(context)?, Event::timed(context)?);
 
     if let Some(buffer) = x.buffer() {
         copies.upload(&staging, buffer)?;
     }
-    copies.record(&uploaded)?;
+    copies.record(&mut uploaded)?;
 
     computation.wait(&uploaded)?;
-    computation.record(&started)?;
+    computation.record(&mut started)?;
     multiply.setup(&executor, vec![x, w], vec![product.clone()])?.execute()?;
     norm.setup(&executor, vec![product, gamma], vec![y])?.execute()?;
-    computation.record(&finished)?;
+    computation.record(&mut finished)?;
 
     copies.wait(&finished)?;
     copies.download(&normed, &mut result)?;
-    copies.record(&downloaded)?;
+    copies.record(&mut downloaded)?;
 
     downloaded.synchronize()?;
     let elapsed = finished.elapsed_since(&started)?;

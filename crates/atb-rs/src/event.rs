@@ -1,21 +1,21 @@
 //! Events: marks in a stream that others, and the host, wait for.
 
-use crate::call::{Side, lock};
+use crate::call::Side;
 use crate::context::{Context, Handle};
 use crate::error::{Error, Result};
 use crate::order::Clock;
 use crate::stream::milliseconds;
 use acl_sys::{ACL_EVENT_RECORDED_STATUS_COMPLETE, ACL_EVENT_SYNC, ACL_EVENT_TIME_LINE, aclrtEventRecordedStatus};
-use std::sync::Mutex;
 use std::time::Duration;
 
-/// A mark in a stream. Recording it again moves it; whoever waited already waits for where it was.
+/// A mark in a stream. Recording it again moves it; whoever waited already waits for where it was. Recording needs it
+/// exclusively, so that nobody takes one record for another.
 #[derive(Debug)]
 pub struct Event {
     context: Context,
     raw: Handle,
     is_timed: bool,
-    recorded: Mutex<Option<Clock>>,
+    recorded: Option<Clock>,
 }
 
 impl Event {
@@ -50,7 +50,7 @@ impl Event {
             context: context.clone(),
             raw: Handle(raw),
             is_timed: flags & ACL_EVENT_TIME_LINE != 0,
-            recorded: Mutex::new(None),
+            recorded: None,
         })
     }
 
@@ -142,11 +142,11 @@ impl Event {
     }
 
     pub(crate) fn clock(&self, attempt: &str) -> Result<Clock> {
-        lock(&self.recorded).clone().ok_or_else(|| Error::EventNotRecorded { attempt: attempt.to_owned() })
+        self.recorded.clone().ok_or_else(|| Error::EventNotRecorded { attempt: attempt.to_owned() })
     }
 
-    pub(crate) fn set_clock(&self, clock: Clock) {
-        *lock(&self.recorded) = Some(clock);
+    pub(crate) fn set_clock(&mut self, clock: Clock) {
+        self.recorded = Some(clock);
     }
 }
 

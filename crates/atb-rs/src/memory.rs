@@ -202,6 +202,23 @@ impl DeviceBuffer {
 }
 
 /// Pinned memory of the host: the only kind that asynchronous copies take, since others make them wait.
+///
+/// ```compile_fail,E0308
+/// fn upload(stream: &atb_rs::Stream, from: &Vec<u8>, to: &atb_rs::DeviceBuffer) -> atb_rs::Result<()> {
+///     stream.upload(from, to)
+/// }
+/// ```
+///
+/// What a copy is going to overwrite cannot be looked at meanwhile:
+///
+/// ```compile_fail,E0502
+/// # fn download(stream: &atb_rs::Stream, from: &atb_rs::DeviceBuffer, to: &mut atb_rs::HostBuffer) -> atb_rs::Result<()> {
+/// let old: &[u8] = to.read()?;
+/// stream.download(from, to)?;
+/// assert_eq!(old[0], 0);
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Debug)]
 pub struct HostBuffer(Memory);
 

@@ -228,6 +228,8 @@ impl Operation {
         self.check(&inputs, &outputs)?;
         let tensors = Bound::new(inputs, outputs);
         let mut workspace = 0;
+        // ATB's context is one thread's at a time.
+        let _turn = lock(&executor.workspace);
         self.context.enter()?;
         let attempt = || format!("setting {} up for {} to {}", self.name, tensors.inputs(), tensors.outputs());
         self.context.library().shim("spec_atb_setup", attempt, |api| {
@@ -299,7 +301,17 @@ impl Drop for Operation {
 }
 
 /// An operation that is set up for its tensors. Executing needs one, and it keeps the operation from being set up for
-/// others meanwhile.
+/// others meanwhile:
+///
+/// ```compile_fail,E0499
+/// # use atb_rs::{Executor, Operation, Result, Tensor};
+/// # fn twice(operation: &mut Operation, executor: &Executor, x: Vec<Tensor>, y: Vec<Tensor>) -> Result<()> {
+/// let mut first = operation.setup(executor, x.clone(), y.clone())?;
+/// let mut second = operation.setup(executor, x, y)?;
+/// first.execute()?;
+/// second.execute()
+/// # }
+/// ```
 #[derive(Debug)]
 #[must_use = "a plan does nothing until it is executed"]
 pub struct Plan<'a> {

@@ -112,6 +112,11 @@ impl Ledger {
         merge(self.seen.entry(stream).or_default(), clock);
     }
 
+    /// What the stream has waited for may not have happened.
+    pub(crate) fn doubt(&mut self, stream: u64) {
+        self.seen.remove(&stream);
+    }
+
     /// The host has waited for everything up to `clock`.
     pub(crate) fn complete(&mut self, clock: &Clock) {
         merge(&mut self.completed, clock);

@@ -99,9 +99,15 @@ impl Stream {
             context.ledger(|ledger| ledger.now(self.id()))
         };
         context.enter()?;
-        context.library().acl(function, attempt, |api| call(api, self.0.raw.0))?;
-        context.complete(&clock);
-        Ok(())
+        let waited = context.library().acl(function, attempt, |api| call(api, self.0.raw.0));
+        match &waited {
+            Ok(()) => context.complete(&clock),
+            Err(Error::Call { status: Status::ACL_ERROR_RT_STREAM_SYNC_TIMEOUT, .. }) => {}
+            // The stream may have gone on after a wait for another one failed, and the next synchronisation will not say
+            // so any more.
+            Err(_) => context.ledger(|ledger| ledger.doubt(self.id())),
+        }
+        waited
     }
 
     /// Whether all queued work is done.
@@ -133,7 +139,7 @@ impl Stream {
     ///
     /// # Errors
     /// [`Error::OtherContext`]; the failure of `aclrtRecordEvent`.
-    pub fn record(&self, event: &Event) -> Result<()> {
+    pub fn record(&self, event: &mut Event) -> Result<()> {
         let context = &self.0.context;
         let attempt = || format!("recording an event on stream {}", self.id());
         context.require_same(event.context(), "the event", attempt)?;

@@ -18,13 +18,13 @@ atb::Context *unwrap(spec_atb_context *context)
 /// ATB 8.1 brought several streams and the type of execution.
 bool is_8_1()
 {
-    return &atb::SetExecuteStreamId != nullptr;
+    return is_there(&atb::SetExecuteStreamId);
 }
 
 /// ATB 8.2 brought the launch mode.
 bool is_8_2()
 {
-    return static_cast<CreateWithAllocator>(&atb::CreateContext) != nullptr;
+    return is_there(static_cast<CreateWithAllocator>(&atb::CreateContext));
 }
 
 atb::Status create(const spec_atb_context_param &param, atb::Context **context)
@@ -64,7 +64,7 @@ extern "C" spec_atb_status spec_atb_create_context(const spec_atb_context_param 
         if (allocator && !is_8_2()) {
             return unsupported(what, "an allocator needs ATB 8.2");
         }
-        if (blocks && static_cast<CreateWithBlocks>(&atb::CreateContext) == nullptr) {
+        if (blocks && !is_there(static_cast<CreateWithBlocks>(&atb::CreateContext))) {
             return unsupported(what, "block counts need ATB 8.5");
         }
         atb::Context *made = nullptr;

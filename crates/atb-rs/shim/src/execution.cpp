@@ -210,7 +210,7 @@ extern "C" spec_atb_status spec_atb_set_stream_id(spec_atb_operation *operation,
         if (operation == nullptr) {
             return null(what);
         }
-        if (&atb::SetExecuteStreamId == nullptr) {
+        if (!is_there(&atb::SetExecuteStreamId)) {
             return unsupported(what, "stream ids need ATB 8.1");
         }
         return from_atb(atb::SetExecuteStreamId(operation->operation, stream_id), what);

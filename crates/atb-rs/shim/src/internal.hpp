@@ -43,6 +43,14 @@ spec_atb_status from_atb(atb::Status status, const char *what) noexcept;
 /// 0 when a libatb of this shim's C++ ABI is there. Found out once.
 spec_atb_status usable(const char *what) noexcept;
 
+/// Whether libatb has a function that is declared weak above. The address goes through memory: GCC takes it for granted
+/// that a function template's instance has one, weak or not, and drops a plain comparison.
+template <typename Function> bool is_there(Function *function) noexcept
+{
+    Function *volatile address = function;
+    return address != nullptr;
+}
+
 inline spec_atb_status null(const char *what) noexcept
 {
     return fail(SPEC_ATB_ERROR_NULL, what, "a pointer that may not be null is");

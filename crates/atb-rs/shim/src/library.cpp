@@ -29,7 +29,7 @@ Found look()
     Found found;
     auto create = static_cast<atb::Status (*)(atb::Context **)>(&atb::CreateContext);
     Dl_info info{};
-    if (create == nullptr || dladdr(reinterpret_cast<void *>(create), &info) == 0 || info.dli_fname == nullptr) {
+    if (!is_there(create) || dladdr(reinterpret_cast<void *>(create), &info) == 0 || info.dli_fname == nullptr) {
         return found;
     }
     found.path = info.dli_fname;

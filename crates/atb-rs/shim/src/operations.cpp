@@ -11,7 +11,7 @@ namespace {
 
 template <typename Param> spec_atb_status make(const char *what, const Param &param, spec_atb_operation **operation)
 {
-    if (static_cast<atb::Status (*)(const Param &, atb::Operation **)>(&atb::CreateOperation<Param>) == nullptr) {
+    if (!is_there(&atb::CreateOperation<Param>)) {
         return unsupported(what, "this libatb has no such operation");
     }
     auto wrapper = std::make_unique<spec_atb_operation>();
@@ -43,8 +43,7 @@ spec_atb_status update(const char *what, spec_atb_operation *operation, const Fr
         }
         const auto converted = convert(*param);
         using Param = std::decay_t<decltype(converted)>;
-        if (static_cast<atb::Status (*)(atb::Operation *, const Param &)>(&atb::UpdateOperationParam<Param>) ==
-            nullptr) {
+        if (!is_there(&atb::UpdateOperationParam<Param>)) {
             return unsupported(what, "this libatb cannot change the operation's parameter");
         }
         return from_atb(atb::UpdateOperationParam(operation->operation, converted), what);

@@ -192,7 +192,6 @@ impl Lower for Elewise {
 
 /// Softmax over the last axis. Input x, f16, f32 or bf16; output the same.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-#[non_exhaustive]
 pub struct Softmax;
 
 impl Lower for Softmax {

@@ -18,13 +18,13 @@ fn a_use_on_another_stream_needs_an_event_in_between() {
     assert!(matches!(error, Error::Unordered { stream: 2, other: 1, using: "writing", .. }), "{error}");
     let text = error.to_string();
     assert!(text.contains("let stream 2 wait for it") && text.contains("device memory of 64 bytes"), "{text}");
-    let event = Event::new(&context).unwrap();
-    one.record(&event).unwrap();
+    let mut event = Event::new(&context).unwrap();
+    one.record(&mut event).unwrap();
     // Only what was queued before the event is ordered by it.
     one.fill(&buffer, 8).unwrap();
     two.wait(&event).unwrap();
     assert!(matches!(two.download(&buffer, &mut result), Err(Error::Unordered { .. })));
-    one.record(&event).unwrap();
+    one.record(&mut event).unwrap();
     two.wait(&event).unwrap();
     two.download(&buffer, &mut result).unwrap();
     // And now the first stream may not write under the second's copy.
@@ -78,10 +78,10 @@ fn the_host_touches_nothing_before_it_has_waited() {
 fn asking_counts_as_waiting_once_the_answer_is_yes() {
     let session = fake::start();
     let (_runtime, context) = open(&session);
-    let (stream, event) = (Stream::new(&context).unwrap(), Event::new(&context).unwrap());
+    let (stream, mut event) = (Stream::new(&context).unwrap(), Event::new(&context).unwrap());
     let buffer = halves(&context, 8);
     stream.fill(&buffer, 0).unwrap();
-    stream.record(&event).unwrap();
+    stream.record(&mut event).unwrap();
     assert!(!event.is_complete().unwrap() && !stream.is_idle().unwrap());
     let mut seen = [1u8; 16];
     buffer.read(0, &mut seen).unwrap_err();
@@ -124,11 +124,11 @@ fn what_is_dropped_in_use_is_freed_once_it_is_not() {
 fn an_event_says_nothing_before_it_is_recorded() {
     let session = fake::start();
     let (_runtime, context) = open(&session);
-    let (stream, event) = (Stream::new(&context).unwrap(), Event::new(&context).unwrap());
+    let (stream, mut event) = (Stream::new(&context).unwrap(), Event::new(&context).unwrap());
     assert!(matches!(stream.wait(&event), Err(Error::EventNotRecorded { .. })));
     assert!(matches!(event.synchronize(), Err(Error::EventNotRecorded { .. })));
     assert!(matches!(event.is_complete(), Err(Error::EventNotRecorded { .. })));
-    stream.record(&event).unwrap();
+    stream.record(&mut event).unwrap();
     let timed = Event::timed(&context).unwrap();
     assert!(matches!(event.elapsed_since(&timed), Err(Error::EventNotTimed { .. })));
     assert!(matches!(timed.elapsed_since(&timed), Err(Error::EventNotRecorded { .. })));
@@ -141,7 +141,7 @@ fn things_of_two_contexts_do_not_mix() {
     let other = atb_rs::Context::new(context.device()).unwrap();
     let stream = Stream::new(&context).unwrap();
     assert!(matches!(stream.fill(&halves(&other, 8), 0), Err(Error::OtherContext { .. })));
-    assert!(matches!(stream.record(&Event::new(&other).unwrap()), Err(Error::OtherContext { .. })));
+    assert!(matches!(stream.record(&mut Event::new(&other).unwrap()), Err(Error::OtherContext { .. })));
     let executor = executor(&other);
     let mut linear = Operation::new(&context, Linear::new(false)).unwrap();
     assert!(matches!(linear.setup(&executor, vec![], vec![]), Err(Error::OtherContext { .. })));

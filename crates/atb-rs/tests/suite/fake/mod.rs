@@ -46,7 +46,7 @@ pub struct State {
     freed: Vec<Box<[u64]>>,
     pub calls: BTreeMap<&'static str, u64>,
     /// The n-th call from now of a function returns a status.
-    failure: Option<(&'static str, u64, Status)>,
+    failures: Vec<(&'static str, u64, Status)>,
     /// Calls of these functions, by their number, succeed and do nothing.
     ignored: Option<(&'static str, u64)>,
     pub devices: i32,
@@ -91,7 +91,7 @@ impl Session {
     }
 
     pub fn fail(&self, function: &'static str, nth: u64, status: Status) {
-        self.with(|state| state.failure = Some((function, nth, status)));
+        self.with(|state| state.failures.push((function, nth, status)));
     }
 
     pub fn ignore(&self, function: &'static str, nth: u64) {
@@ -122,14 +122,11 @@ fn call(name: &'static str, body: impl FnOnce(&mut State) -> Status) -> Status {
         let count = state.calls.entry(name).or_default();
         *count += 1;
         let count = *count;
-        if let Some((function, left, status)) = &mut state.failure
-            && *function == name
-        {
+        if let Some(at) = state.failures.iter().position(|(function, ..)| *function == name) {
+            let left = &mut state.failures[at].1;
             *left -= 1;
             if *left == 0 {
-                let status = *status;
-                state.failure = None;
-                return status;
+                return state.failures.remove(at).2;
             }
         }
         if state.ignored == Some((name, count)) {
