@@ -100,7 +100,7 @@ impl Default for Config {
             rounding: Rounding::Exact,
             poison: true,
             seed: 0,
-            delay: (Duration::ZERO, Duration::from_micros(20)),
+            delay: (Duration::ZERO, Duration::from_micros(200)),
             absent: Vec::new(),
             faults: Vec::new(),
             cost: Cost {

@@ -8,26 +8,47 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 /// Threads are actors beside streams, whose numbers are small.
 static NEXT_THREAD: AtomicUsize = AtomicUsize::new(1 << 32);
+/// Counts resets of the world: what a thread kept from before one is void.
+static EPOCH: AtomicUsize = AtomicUsize::new(0);
 
 struct Thread {
+    epoch: usize,
     actor: Actor,
     clock: f64,
     moment: Moment,
 }
 
 thread_local! {
-    static THREAD: RefCell<Thread> = RefCell::new(Thread {
-        actor: NEXT_THREAD.fetch_add(1, Ordering::Relaxed),
-        clock: 0.0,
-        moment: Moment::default(),
-    });
+    static THREAD: RefCell<Thread> = RefCell::new(Thread::new());
     static CONTEXT: Cell<usize> = const { Cell::new(0) };
     static IN_CALLBACK: Cell<bool> = const { Cell::new(false) };
 }
 
+impl Thread {
+    fn new() -> Self {
+        let actor = NEXT_THREAD.fetch_add(1, Ordering::Relaxed);
+        Self { epoch: EPOCH.load(Ordering::SeqCst), actor, clock: 0.0, moment: Moment::default() }
+    }
+}
+
+fn with_thread<T>(run: impl FnOnce(&mut Thread) -> T) -> T {
+    THREAD.with_borrow_mut(|thread| {
+        if thread.epoch != EPOCH.load(Ordering::SeqCst) {
+            *thread = Thread::new();
+        }
+        run(thread)
+    })
+}
+
+/// Every thread begins anew.
+pub(crate) fn reset() {
+    EPOCH.fetch_add(1, Ordering::SeqCst);
+    set_context(0);
+}
+
 /// A call that queues something: it takes its time, and what the thread did before goes with what it queues.
 pub(crate) fn queue_call(nanoseconds: f64) -> (f64, Moment) {
-    THREAD.with_borrow_mut(|thread| {
+    with_thread(|thread| {
         thread.clock += nanoseconds;
         (thread.clock, thread.moment.clone())
     })
@@ -35,7 +56,7 @@ pub(crate) fn queue_call(nanoseconds: f64) -> (f64, Moment) {
 
 /// The thread waited for something that ended at `clock`, and knows what that knew.
 pub(crate) fn learn(clock: f64, moment: &Moment) {
-    THREAD.with_borrow_mut(|thread| {
+    with_thread(|thread| {
         thread.clock = thread.clock.max(clock);
         thread.moment.merge(moment);
     });
@@ -43,7 +64,7 @@ pub(crate) fn learn(clock: f64, moment: &Moment) {
 
 /// A step of the thread's own that accesses device memory: its actor, step and moment.
 pub(crate) fn step() -> ((Actor, u64), Moment) {
-    THREAD.with_borrow_mut(|thread| {
+    with_thread(|thread| {
         let step = thread.moment.advance(thread.actor);
         ((thread.actor, step), thread.moment.clone())
     })
@@ -51,7 +72,7 @@ pub(crate) fn step() -> ((Actor, u64), Moment) {
 
 /// The thread's virtual clock in nanoseconds, after `more` of them.
 pub(crate) fn clock(more: f64) -> f64 {
-    THREAD.with_borrow_mut(|thread| {
+    with_thread(|thread| {
         thread.clock += more;
         thread.clock
     })

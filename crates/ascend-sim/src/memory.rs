@@ -37,7 +37,8 @@ unsafe impl Sync for Bytes {}
 
 impl Bytes {
     fn new(size: usize, poison: bool) -> Option<Self> {
-        let layout = Layout::from_size_align(size.max(1), 64).ok()?;
+        // At most what every allocation has: more would make the allocator write zeros instead of mapping them.
+        let layout = Layout::from_size_align(size.max(1), 16).ok()?;
         // SAFETY: the layout's size is not zero.
         let start = NonNull::new(unsafe { if poison { alloc(layout) } else { alloc_zeroed(layout) } })?;
         if poison {

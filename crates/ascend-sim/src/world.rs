@@ -54,6 +54,8 @@ pub(crate) struct World {
     pub(crate) memory: Memory,
     state: Mutex<State>,
     violations: Mutex<Vec<String>>,
+    /// Held while a device gets its primary context, so that two threads do not make two.
+    setting_device: Mutex<()>,
     next_handle: AtomicUsize,
     next_stream: AtomicUsize,
     /// Seconds; 0 is none.
@@ -69,6 +71,7 @@ static WORLD: LazyLock<World> = LazyLock::new(|| {
         memory: Memory::default(),
         state: Mutex::default(),
         violations: Mutex::default(),
+        setting_device: Mutex::default(),
         next_handle: AtomicUsize::new(1),
         next_stream: AtomicUsize::new(1),
         op_wait_timeout: AtomicU32::new(0),
@@ -162,6 +165,7 @@ impl World {
 
     /// Makes a device's primary context current, and counts.
     pub(crate) fn set_device(&self, device: u32) -> Outcome {
+        let _alone = self.setting_device.lock();
         let primary = self.state.lock().devices.get(&device).map_or(0, |device| device.primary);
         let primary = if primary == 0 { self.create_context(device)? } else { primary };
         let mut state = self.state.lock();
@@ -356,6 +360,6 @@ impl World {
         *self.initialised.lock() = None;
         self.set_op_wait_timeout(0);
         self.set_op_execute_timeout(1091);
-        host::set_context(0);
+        host::reset();
     }
 }

@@ -86,7 +86,7 @@ impl Operator for Activation {
         let mut dims = inputs[0].dims.clone();
         if self.is_swiglu() {
             let last = dims.len() - 1;
-            require(dims[last] % 2 == 0, || shape(format!("SwiGLU halves the last dimension of {dims:?}")))?;
+            require(dims[last].is_multiple_of(2), || shape(format!("SwiGLU halves the last dimension of {dims:?}")))?;
             dims[last] /= 2;
         }
         Ok(vec![inputs[0].with(dims)])

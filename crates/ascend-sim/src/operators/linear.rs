@@ -31,7 +31,7 @@ pub(crate) struct Linear {
 impl Linear {
     pub(crate) fn new(param: spec_atb_linear_param, soc: Soc) -> Outcome<Self> {
         require(param.reserved == 0, || parameter("a reserved field is not 0"))?;
-        require(param.matmul == SPEC_ATB_MATMUL_PLAIN, || parameter("the simulator has no EIN_SUM product"))?;
+        require(param.matmul == SPEC_ATB_MATMUL_PLAIN, || super::attention::unsupported("EIN_SUM products"))?;
         let out = match param.out_data_type {
             -1 => None,
             code if code == ACL_FLOAT16.0 => Some(Type::F16),

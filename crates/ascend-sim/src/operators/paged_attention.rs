@@ -83,7 +83,7 @@ impl PagedAttention {
         let query = &inputs[0];
         require(matches!(query.dims.len(), 2 | 3), || shape(format!("the query has shape {:?}", query.dims)))?;
         let hidden = query.elements() / query.dims[0];
-        let fits = query.dims.len() == 2 && hidden % self.heads == 0 || query.dims.get(1) == Some(&self.heads);
+        let fits = query.dims.len() == 2 && hidden.is_multiple_of(self.heads) || query.dims.get(1) == Some(&self.heads);
         require(fits, || shape(format!("a query of shape {:?} with {} heads", query.dims, self.heads)))?;
         let size = hidden / self.heads;
         let (keys, values) = (Layout::of(&inputs[1])?, Layout::of(&inputs[2])?);
@@ -100,8 +100,8 @@ impl PagedAttention {
     fn check_limits(&self, size: usize, value_size: usize, keys: &Layout, batch: usize, many: bool) -> Outcome {
         require(size <= 256, || parameter(format!("heads of {size}, and 256 is the largest")))?;
         let block = keys.block_size;
-        let fits = if size == 256 { block <= 64 || block % 128 == 0 } else { size * block <= MAX_AREA };
-        require(block % 16 == 0 && fits, || parameter(format!("blocks of {block} with heads of {size}")))?;
+        let fits = if size == 256 { block <= 64 || block.is_multiple_of(128) } else { size * block <= MAX_AREA };
+        require(block.is_multiple_of(16) && fits, || parameter(format!("blocks of {block} with heads of {size}")))?;
         if many {
             require(batch <= MAX_BATCH, || parameter(format!("{batch} sequences, and {MAX_BATCH} can be verified")))?;
             require(self.heads <= MAX_HEADS && block <= 128 && size * self.heads <= MAX_AREA, || {

@@ -98,11 +98,12 @@ impl Operator for RmsNorm {
         let Places { gamma, beta, scale } = self.places();
         let a2 = !soc.is_310p();
         let last_float = scale.unwrap_or_else(|| beta.unwrap_or(gamma));
+        let f16_only = self.dynamic()
+            || self.param.precision == SPEC_ATB_RMS_NORM_HIGH_PERFORMANCE
+            || self.quantised() && self.param.layer == SPEC_ATB_RMS_PRE_NORM;
         let types: &[Type] = if self.param.has_rstd != 0 {
             &[Type::F32]
-        } else if self.dynamic() || self.param.precision == SPEC_ATB_RMS_NORM_HIGH_PERFORMANCE {
-            &[Type::F16]
-        } else if self.quantised() && self.param.layer == SPEC_ATB_RMS_PRE_NORM {
+        } else if f16_only {
             &[Type::F16]
         } else {
             &[Type::F16, Type::Bf16]
@@ -124,7 +125,7 @@ impl Operator for RmsNorm {
         let Places { gamma, scale, .. } = self.places();
         let x = &inputs[0];
         let (_, width) = x.rows();
-        require(width * x.dtype.size() % 32 == 0, || {
+        require((width * x.dtype.size()).is_multiple_of(32), || {
             shape(format!("the last dimension of {:?} is not a multiple of 32 bytes", x.dims))
         })?;
         require(!self.dynamic() || width <= 12_288, || shape(format!("{width} columns, and 12288 can be quantised")))?;

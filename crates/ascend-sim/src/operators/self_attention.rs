@@ -89,7 +89,8 @@ impl SelfAttention {
 
     fn head_size(&self, desc: &Desc, heads: usize, what: &str) -> Outcome<usize> {
         let hidden = desc.elements() / desc.dims[0];
-        let fits = desc.dims.len() == 2 && hidden % heads == 0 || desc.dims.len() == 3 && desc.dims[1] == heads;
+        let fits =
+            desc.dims.len() == 2 && hidden.is_multiple_of(heads) || desc.dims.len() == 3 && desc.dims[1] == heads;
         require(fits, || shape(format!("the {what} has shape {:?}, with {heads} heads", desc.dims)))?;
         Ok(hidden / heads)
     }
