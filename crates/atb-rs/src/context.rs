@@ -140,8 +140,8 @@ impl Context {
         self.0.library()
     }
 
-    /// Makes this context the thread's current one. Other code on the thread may have chosen another since, so that this
-    /// is not remembered.
+    /// Makes this context the thread's current one. Other code on the thread may have chosen another since, so that
+    /// this is not remembered.
     pub(crate) fn enter(&self) -> Result<()> {
         let attempt = || format!("making the context of device {} current", self.device().id());
         // SAFETY: the context is alive.

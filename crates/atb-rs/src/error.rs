@@ -99,8 +99,8 @@ pub enum Error {
 
     /// An operation needs more workspace than is allowed.
     #[error(
-        "{operation}: needs {needed} bytes of workspace, and the ceiling is {ceiling}; raise it, or run fewer tokens at \
-         once"
+        "{operation}: needs {needed} bytes of workspace, and the ceiling is {ceiling}; raise it, or run fewer \
+         tokens at once"
     )]
     WorkspaceCeiling {
         /// The operation.

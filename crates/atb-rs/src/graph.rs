@@ -91,8 +91,8 @@ impl GraphBuilder {
     /// Makes the graph an operation.
     ///
     /// # Errors
-    /// [`Error::Graph`] for what ATB refuses: too many of anything, a tensor that is used before it is written, one that
-    /// is never written; [`Error::OtherContext`]; what ATB says besides.
+    /// [`Error::Graph`] for what ATB refuses: too many of anything, a tensor that is used before it is written, one
+    /// that is never written; [`Error::OtherContext`]; what ATB says besides.
     pub fn build(mut self, context: &Context) -> Result<Operation> {
         self.check()?;
         for node in &self.nodes {
@@ -259,6 +259,9 @@ fn raw_node(node: &NodeParts, views: &[spec_atb_view]) -> spec_atb_node {
 }
 
 /// The shim calls this for a view. A panic, or a shape that is none, leaves an empty one, which ATB refuses.
+///
+/// # Safety
+/// `user_data` is a view's address that `raw_views` gave, while its graph lives; the shapes are valid.
 unsafe extern "C" fn reshape(user_data: *mut c_void, old_shape: *const spec_atb_dims, new_shape: *mut spec_atb_dims) {
     // SAFETY: the shim passes what `raw_views` gave, which the graph keeps, and two valid pointers.
     let (view, old, new) = unsafe { (&*user_data.cast_const().cast::<View>(), &*old_shape, &mut *new_shape) };

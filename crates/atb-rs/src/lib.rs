@@ -3,15 +3,17 @@
 //!
 //! Work is asynchronous, as on the device: calls queue it on a [`Stream`] and return. What keeps that safe is known on
 //! the host. Each piece of memory remembers who used it last; a use on another stream that no event puts after the
-//! earlier one is [`Error::Unordered`], a touch by the host before the work is known to be over is [`Error::InUse`], and
-//! memory that is dropped while in use is freed once it is not.
+//! earlier one is [`Error::Unordered`], a touch by the host before the work is known to be over is [`Error::InUse`],
+//! and memory that is dropped while in use is freed once it is not.
 //!
 //! Everything keeps alive what it needs: buffers, streams and events their [`Context`], that its [`Device`], that the
 //! [`Runtime`]. A drop that fails is reported by the next call ([`Error::Dropped`]).
 //!
 //! ```no_run
 //! use atb_rs::parameters::Linear;
-//! use atb_rs::{Context, DataType, Device, DeviceBuffer, Executor, Operation, Runtime, Stream, Tensor, TensorDesc, Workspace};
+//! use atb_rs::{
+//!     Context, DataType, Device, DeviceBuffer, Executor, Operation, Runtime, Stream, Tensor, TensorDesc, Workspace,
+//! };
 //!
 //! # fn main() -> Result<(), Box<dyn std::error::Error>> {
 //! // SAFETY: what lies where CANN is installed is taken to be CANN.

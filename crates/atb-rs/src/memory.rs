@@ -212,7 +212,8 @@ impl DeviceBuffer {
 /// What a copy is going to overwrite cannot be looked at meanwhile:
 ///
 /// ```compile_fail,E0502
-/// # fn download(stream: &atb_rs::Stream, from: &atb_rs::DeviceBuffer, to: &mut atb_rs::HostBuffer) -> atb_rs::Result<()> {
+/// # use atb_rs::{DeviceBuffer, HostBuffer, Result, Stream};
+/// # fn download(stream: &Stream, from: &DeviceBuffer, to: &mut HostBuffer) -> Result<()> {
 /// let old: &[u8] = to.read()?;
 /// stream.download(from, to)?;
 /// assert_eq!(old[0], 0);

@@ -1,7 +1,7 @@
 //! What is known to have happened before what: the order of work across streams, kept on the host.
 //!
-//! Every piece of work on a stream has a number, its tick. A stream knows, for every other stream, up to which tick it has
-//! waited (by events); the host knows up to which tick each stream is done (by synchronising). Memory remembers who
+//! Every piece of work on a stream has a number, its tick. A stream knows, for every other stream, up to which tick it
+//! has waited (by events); the host knows up to which tick each stream is done (by synchronising). Memory remembers who
 //! touched it last. From these follows, without asking the device, whether a use is ordered after the earlier ones.
 //! These are vector clocks (Mattern, "Virtual Time and Global States of Distributed Systems", 1989).
 

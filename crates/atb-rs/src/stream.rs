@@ -103,8 +103,8 @@ impl Stream {
         match &waited {
             Ok(()) => context.complete(&clock),
             Err(Error::Call { status: Status::ACL_ERROR_RT_STREAM_SYNC_TIMEOUT, .. }) => {}
-            // The stream may have gone on after a wait for another one failed, and the next synchronisation will not say
-            // so any more.
+            // The stream may have gone on after a wait for another one failed, and the next synchronisation will not
+            // say so any more.
             Err(_) => context.ledger(|ledger| ledger.doubt(self.id())),
         }
         waited

@@ -6,10 +6,14 @@
 mod matmul_rms_norm;
 
 use acl_sys::Api;
-use atb_rs::parameters::{CacheLayout, PagedAttention, PagedMode, ReshapeAndCache, Sort};
+use atb_rs::parameters::{
+    Activation, CacheLayout, Elewise, Gather, Linear, LinearQuant, Multinomial, NormQuant, PagedAttention, PagedMode,
+    Placement, PrefillKernel, PrefillMask, Reduce, Reduction, ReshapeAndCache, RmsNorm, Rope, RopeTables, Rotation,
+    Sampling, SelfAttention, Softmax, Sort, Split,
+};
 use atb_rs::{
-    Context, DataType, Device, DeviceBuffer, Executor, Lengths, Operation, Runtime, Stream, Tensor, TensorDesc,
-    Workspace, mask,
+    Context, DataType, Device, DeviceBuffer, Executor, Lengths, Operation, Parameters, Runtime, Stream, Tensor,
+    TensorDesc, Workspace, mask,
 };
 use half::f16;
 use std::sync::Mutex;
@@ -149,5 +153,121 @@ fn an_argmax_is_a_sort_of_one() {
         let mut indices = [0i32; 2];
         index.buffer().unwrap().read(0, &mut indices).unwrap();
         assert_eq!(indices, [1, 0]);
+    });
+}
+
+/// Executes an operation on zeros, of the types and shapes given, with outputs as ATB infers them.
+#[track_caller]
+fn execute(executor: &Executor, parameters: impl Parameters, inputs: Vec<Tensor>) {
+    let context = executor.stream().context();
+    let words = format!("{parameters:?}");
+    let mut operation = Operation::new(context, parameters).unwrap_or_else(|error| panic!("{words}: {error}"));
+    let descs: Vec<_> = inputs.iter().map(|tensor| tensor.desc().copied()).collect();
+    let outputs = operation.infer(&descs).unwrap_or_else(|error| panic!("{words}: {error}"));
+    let outputs: Vec<_> = outputs.into_iter().map(|desc| Tensor::allocate(context, desc).unwrap()).collect();
+    let plan = operation.setup(executor, inputs, outputs);
+    plan.unwrap_or_else(|error| panic!("{words}: {error}")).execute().unwrap();
+    executor.stream().synchronize().unwrap_or_else(|error| panic!("{words}: {error}"));
+}
+
+#[test]
+fn every_operation_takes_its_inputs_in_the_order_that_is_documented() {
+    use DataType::{Bf16, F16, F32, I8, I32, I64, U64};
+    with_context(|context| {
+        let stream = Stream::new(context).unwrap();
+        let executor = Executor::new(&stream, Workspace::new(context, Workspace::DEFAULT_CEILING)).unwrap();
+        fn zeros<const RANK: usize>(context: &Context, dtype: DataType, shape: [usize; RANK]) -> Tensor {
+            let desc = TensorDesc::new(dtype, shape);
+            Tensor::new(desc, &DeviceBuffer::from_slice(context, &vec![0u8; desc.bytes()]).unwrap()).unwrap()
+        }
+        let one = |dtype, length| zeros(context, dtype, [length]);
+        let two = |dtype, rows, columns| zeros(context, dtype, [rows, columns]);
+        let three = |dtype, rows, heads, size| zeros(context, dtype, [rows, heads, size]);
+
+        execute(&executor, Gather::ROWS, vec![two(Bf16, 10, 32), one(I32, 3)]);
+        let norm = RmsNorm::new(1e-6);
+        execute(&executor, norm, vec![two(F16, 3, 32), one(F16, 32)]);
+        let before = RmsNorm { placement: Placement::BeforeLayer { bias: true }, ..norm };
+        execute(&executor, before, vec![two(F16, 3, 32), one(F16, 32), two(F16, 3, 32), one(F16, 32)]);
+        let after = RmsNorm { placement: Placement::AfterLayer { bias: false }, ..norm };
+        execute(&executor, after, vec![two(F16, 3, 32), two(F16, 3, 32), one(F16, 32)]);
+        let per_token = RmsNorm { quant: NormQuant::Int8PerToken, ..norm };
+        execute(&executor, per_token, vec![two(F16, 3, 32), one(F16, 32), one(F16, 32)]);
+
+        execute(&executor, Linear::new(true), vec![two(Bf16, 3, 32), two(Bf16, 64, 32), one(Bf16, 64)]);
+        let (x, w) = (|| two(I8, 3, 32), || two(I8, 64, 32));
+        let channel = |output, bias| Linear { quant: LinearQuant::PerChannel { output }, ..Linear::new(bias) };
+        execute(&executor, channel(F16, true), vec![x(), w(), one(I32, 64), one(U64, 64)]);
+        execute(&executor, channel(Bf16, false), vec![x(), w(), one(F32, 64)]);
+        let token = Linear { quant: LinearQuant::PerToken { output: F16 }, ..Linear::new(false) };
+        execute(&executor, token, vec![x(), w(), one(F32, 64), one(F32, 3)]);
+
+        let rope = Rope { rotation: Rotation::Halves, tables: RopeTables::PerToken };
+        let tables = || two(F32, 3, 16);
+        execute(&executor, rope, vec![two(F16, 3, 64), two(F16, 3, 32), tables(), tables(), one(I32, 1)]);
+        let lengths = Lengths::new(context, 2).unwrap();
+        lengths.set(&stream, &[1, 2]).unwrap();
+        for (dtype, mask) in [(F16, PrefillMask::Triangle), (Bf16, PrefillMask::Triangle), (F16, PrefillMask::None)] {
+            let kernel = PrefillKernel::Default;
+            let attention = SelfAttention { heads: 4, kv_heads: 2, scale: 0.25, mask, kernel };
+            let mut inputs = vec![three(dtype, 3, 4, 16), three(dtype, 3, 2, 16), three(dtype, 3, 2, 16)];
+            if mask == PrefillMask::Triangle {
+                let values = mask::triangle(128, attention.mask_values(dtype));
+                let bits: Vec<u16> = values
+                    .iter()
+                    .map(|&value| match dtype {
+                        F16 => f16::from_f32(value).to_bits(),
+                        _ => half::bf16::from_f32(value).to_bits(),
+                    })
+                    .collect();
+                let buffer = DeviceBuffer::from_slice(context, &bits).unwrap();
+                let mask = Tensor::new(TensorDesc::new(dtype, [128, 128]), &buffer).unwrap();
+                inputs.push(mask.with_mask_values(attention.mask_values(dtype)));
+            }
+            inputs.push(Tensor::lengths(&lengths));
+            execute(&executor, attention, inputs);
+        }
+        let decode = PagedAttention { heads: 4, kv_heads: 2, scale: 0.25, mode: PagedMode::Decode };
+        let cache = || zeros(context, F16, [4, 16, 2, 16]);
+        let inputs = vec![three(F16, 2, 4, 16), cache(), cache(), two(I32, 2, 1), Tensor::lengths(&lengths)];
+        execute(&executor, decode, inputs);
+
+        execute(&executor, Activation::Swiglu, vec![two(F16, 3, 64)]);
+        execute(&executor, Activation::Swish { scale: 1.0 }, vec![two(F16, 3, 64)]);
+        execute(&executor, Activation::Gelu { exact: true }, vec![two(F16, 3, 64)]);
+        execute(&executor, Activation::Sigmoid, vec![two(F16, 3, 64)]);
+        execute(&executor, Elewise::Cast { to: F32 }, vec![two(F16, 3, 64)]);
+        execute(&executor, Elewise::Scale { factor: 0.5 }, vec![two(F16, 3, 64)]);
+        for elewise in [Elewise::Add, Elewise::Subtract, Elewise::Multiply, Elewise::Equal, Elewise::Divide] {
+            execute(&executor, elewise, vec![two(F16, 3, 64), two(F16, 1, 64)]);
+        }
+        execute(&executor, Elewise::Less, vec![two(I64, 3, 64), two(I64, 3, 64)]);
+        execute(&executor, Elewise::Greater, vec![two(I64, 3, 64), two(I64, 3, 64)]);
+        execute(&executor, Elewise::And, vec![two(I8, 3, 64), two(I8, 3, 64)]);
+        execute(&executor, Elewise::Or, vec![two(I8, 3, 64), two(I8, 3, 64)]);
+        execute(&executor, Elewise::Not, vec![two(I8, 3, 64)]);
+        execute(&executor, Softmax, vec![two(F16, 3, 64)]);
+        execute(&executor, Sort { count: 4 }, vec![two(F16, 3, 64)]);
+        execute(&executor, Reduce { reduction: Reduction::Max, axis: 1 }, vec![two(Bf16, 3, 64)]);
+        execute(&executor, Reduce { reduction: Reduction::Sum, axis: 0 }, vec![two(F16, 3, 64)]);
+        execute(&executor, Split { axis: -1, lengths: vec![32, 16, 16] }, vec![two(F16, 3, 64)]);
+
+        let rows = || {
+            let buffer = DeviceBuffer::from_slice(context, &[f16::from_f32(1.0 / 64.0); 128]).unwrap();
+            Tensor::new(TensorDesc::new(F16, [2, 64]), &buffer).unwrap()
+        };
+        let top_p = |rows| {
+            let buffer = DeviceBuffer::from_slice(context, &vec![f16::ONE; rows]).unwrap();
+            Tensor::new(TensorDesc::new(F16, [rows, 1]), &buffer).unwrap()
+        };
+        execute(&executor, Multinomial { count: 2, seed: 7 }, vec![rows()]);
+        execute(&executor, Sampling::Uniform { top_k: 5, seed: 7 }, vec![rows(), top_p(2)]);
+        let last_kept = || two(I32, 2, 1);
+        execute(&executor, Sampling::Seeded { seeds: vec![1, 2] }, vec![rows(), last_kept(), top_p(2)]);
+        let noise = || rows();
+        execute(&executor, Sampling::Exponential, vec![rows(), last_kept(), top_p(2), noise()]);
+        let uniform = two(F32, 2, 1);
+        let supplied = Sampling::Supplied { log_probabilities: 8 };
+        execute(&executor, supplied, vec![rows(), last_kept(), top_p(2), uniform]);
     });
 }

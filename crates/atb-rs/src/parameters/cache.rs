@@ -13,17 +13,17 @@ use acl_sys::{
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum CacheLayout {
-    /// [blocks, block size, K, D], for A2.
+    /// `[blocks, block size, K, D]`, for A2.
     Nd,
-    /// [blocks, K*D/16, block size, 16], in NZ; the only one on 310P.
+    /// `[blocks, K*D/16, block size, 16]`, in NZ; the only one on 310P.
     Nz,
     /// Keys alone, as `Nd`; for A2. Inputs: key, key cache, slots; output: key cache.
     KeysNd,
 }
 
-/// ReshapeAndCache. Inputs: key [T, K, D], value [T, K, D], key cache, value cache, slots i32 [T]; outputs: the two
-/// caches, which have to be the inputs, in the same memory: only the slots' rows are written. A slot is block * block
-/// size + offset; a negative one skips its token (A2).
+/// ReshapeAndCache. Inputs: key `[T, K, D]`, value `[T, K, D]`, key cache, value cache, slots i32 `[T]`; outputs: the
+/// two caches, which have to be the inputs, in the same memory: only the slots' rows are written. A slot is block *
+/// block size + offset; a negative one skips its token (A2).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ReshapeAndCache {
     /// How the caches lie in memory.

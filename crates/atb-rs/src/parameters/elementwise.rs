@@ -17,7 +17,7 @@ use acl_sys::{
 #[derive(Clone, Copy, Debug, PartialEq)]
 #[non_exhaustive]
 pub enum Activation {
-    /// silu(gate) * up of a packed [.., gate | up]; the output's last axis is half as long. f16, bf16, f32.
+    /// silu(gate) * up of a packed `[.., gate | up]`; the output's last axis is half as long. f16, bf16, f32.
     Swiglu,
     /// x * sigmoid(scale * x). f16, bf16.
     Swish {

@@ -6,8 +6,8 @@ use crate::error::Result;
 use crate::tensor::DataType;
 use acl_sys::{Api, Status, spec_atb_gather_param, spec_atb_operation, spec_atb_split_param};
 
-/// Gather: rows of a table by index, such as embeddings. Inputs: table [V, H], indices [T]; output [T, H]. In general
-/// the indexed axis of the table is replaced by the axes of the indices.
+/// Gather: rows of a table by index, such as embeddings. Inputs: table `[V, H]`, indices `[T]`; output `[T, H]`. In
+/// general the indexed axis of the table is replaced by the axes of the indices.
 ///
 /// An index that is out of range is not noticed by anybody.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

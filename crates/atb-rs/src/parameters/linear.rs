@@ -27,11 +27,11 @@ pub enum LinearQuant {
     },
 }
 
-/// Linear: y = x w, + bias. Inputs: x [M, K] or [B, M, K], weight, (bias [N] or [1, N]), (scales [N]), (scales of rows
-/// [M]), or for `accumulate` x, weight and a f32 tensor [M, N]; output [.., M, N].
+/// Linear: y = x w, + bias. Inputs: x `[M, K]` or `[B, M, K]`, weight, (bias `[N]` or `[1, N]`), (scales `[N]`),
+/// (scales of rows `[M]`), or for `accumulate` x, weight and a f32 tensor `[M, N]`; output `[.., M, N]`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Linear {
-    /// The weight is [N, K], as checkpoints have it, and not [K, N].
+    /// The weight is `[N, K]`, as checkpoints have it, and not `[K, N]`.
     pub transpose_weight: bool,
     /// A bias is an input. ATB's own default is that one is.
     pub bias: bool,
@@ -42,7 +42,7 @@ pub struct Linear {
 }
 
 impl Linear {
-    /// A layer of a checkpoint: weight [N, K], not quantised.
+    /// A layer of a checkpoint: weight `[N, K]`, not quantised.
     pub fn new(bias: bool) -> Self {
         Self { transpose_weight: true, bias, accumulate: false, quant: LinearQuant::None }
     }

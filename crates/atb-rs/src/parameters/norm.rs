@@ -14,7 +14,7 @@ use acl_sys::{
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Placement {
-    /// The input. Inputs: x [.., H], gamma [H]; output y.
+    /// The input. Inputs: x `[.., H]`, gamma `[H]`; output y.
     Alone,
     /// The sum of the input and a residual, which is an output too. Inputs: x, (bias), residual, gamma; outputs y, sum.
     BeforeLayer {

@@ -17,18 +17,18 @@ use acl_sys::{
 pub enum PagedMode {
     /// One, and no mask.
     Decode,
-    /// Several (`CALC_TYPE_SPEC` with `MASK_TYPE_SPEC`). Two more inputs: the mask [T, longest context], additive, a row
-    /// for each query row and a column for each position; and the numbers of rows i32 [B], as
+    /// Several (`CALC_TYPE_SPEC` with `MASK_TYPE_SPEC`). Two more inputs: the mask `[T, longest context]`, additive, a
+    /// row for each query row and a column for each position; and the numbers of rows i32 `[B]`, as
     /// [`Tensor::lengths`](crate::Tensor::lengths). The mask may not be left out, not even for one row each.
     Verify,
 }
 
-/// PagedAttention. Inputs: q [T, N, D], key cache, value cache, block tables i32 [B, most blocks], contexts i32 [B] as
-/// [`Tensor::lengths`](crate::Tensor::lengths), and what the mode adds; output as q.
+/// PagedAttention. Inputs: q `[T, N, D]`, key cache, value cache, block tables i32 `[B, most blocks]`, contexts i32
+/// `[B]` as [`Tensor::lengths`](crate::Tensor::lengths), and what the mode adds; output as q.
 ///
 /// A context is the length of its sequence after this step's rows were written to the cache, which ReshapeAndCache has
-/// to do before, on the same stream. Caches: [blocks, block size, K, D], or NZ [blocks, K*D/16, block size, 16] on 310P;
-/// block size a multiple of 16, D * block size 16,384 at most.
+/// to do before, on the same stream. Caches: `[blocks, block size, K, D]`, or NZ `[blocks, K*D/16, block size, 16]` on
+/// 310P; block size a multiple of 16, D * block size 16,384 at most.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct PagedAttention {
     /// N; 256 at most in verification.

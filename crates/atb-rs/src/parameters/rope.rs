@@ -25,14 +25,14 @@ pub enum Rotation {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum RopeTables {
-    /// One for each token, gathered before: [T, D]. For decoding and verification.
+    /// One for each token, gathered before: `[T, D]`. For decoding and verification.
     PerToken,
-    /// One for each position, [longest, D], read from row 0 for each sequence. For prefill only.
+    /// One for each position, `[longest, D]`, read from row 0 for each sequence. For prefill only.
     ByPosition,
 }
 
-/// Rope. Inputs: q [T, N*D], k [T, K*D], cos, sin [rows, D], lengths [B] (read with `ByPosition` only, and always
-/// there); outputs: q, k. f16 or bf16 with tables of the same, or f16 with f32 tables.
+/// Rope. Inputs: q `[T, N*D]`, k `[T, K*D]`, cos, sin `[rows, D]`, lengths `[B]` (read with `ByPosition` only, and
+/// always there); outputs: q, k. f16 or bf16 with tables of the same, or f16 with f32 tables.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Rope {
     /// Which elements turn together.

@@ -11,8 +11,8 @@ use acl_sys::{
     spec_atb_sort_param,
 };
 
-/// Sort: the `count` largest of the last axis, in descending order. Input x, f16, bf16 or (A2) f32; outputs: values, and
-/// i32 indices. `count` 1 is the only argmax that ATB has. Which of equal elements comes first is not documented.
+/// Sort: the `count` largest of the last axis, in descending order. Input x, f16, bf16 or (A2) f32; outputs: values,
+/// and i32 indices. `count` 1 is the only argmax that ATB has. Which of equal elements comes first is not documented.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Sort {
     /// 1 to the length of the last axis.
@@ -111,7 +111,7 @@ impl Lower for Reduce {
     }
 }
 
-/// Multinomial: draws from rows of probabilities. Input probabilities f16 [B, V]; output i32 [B, count]. A2 only.
+/// Multinomial: draws from rows of probabilities. Input probabilities f16 `[B, V]`; output i32 `[B, count]`. A2 only.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Multinomial {
     /// 1 to 64.
@@ -149,30 +149,31 @@ impl Lower for Multinomial {
     }
 }
 
-/// TopkToppSampling: draws from the likeliest of each row of probabilities, after softmax. Inputs: probabilities [B, V],
-/// f16 or bf16, then what the kind says; outputs: tokens i32 [B, 1], their probabilities [B, 1]. B is 512 at most.
+/// TopkToppSampling: draws from the likeliest of each row of probabilities, after softmax. Inputs: probabilities
+/// `[B, V]`, f16 or bf16, then what the kind says; outputs: tokens i32 `[B, 1]`, their probabilities `[B, 1]`. B is 512
+/// at most.
 ///
 /// **The tensor `last kept` counts from 0**: it is the index of the last probability that is kept, k - 1. ATB reads out
 /// of range for k itself when k is V.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Sampling {
-    /// One k and one seed for all rows. Input top-p [B or 1, 1].
+    /// One k and one seed for all rows. Input top-p `[B or 1, 1]`.
     Uniform {
         /// How many are kept, 1 to V.
         top_k: u32,
         /// `0xFFFF_FFFF` would take the time, and is refused here.
         seed: u32,
     },
-    /// Inputs last kept i32 [B, 1], top-p [B, 1].
+    /// Inputs last kept i32 `[B, 1]`, top-p `[B, 1]`.
     Seeded {
         /// One for each row.
         seeds: Vec<u32>,
     },
     /// Inputs last kept, top-p, and exponential noise like the probabilities.
     Exponential,
-    /// Inputs last kept, top-p, and uniform numbers f32 [B, 1]; a third output, log-probabilities f32 [B, size]. The
-    /// randomness is the caller's, so that results can be reproduced.
+    /// Inputs last kept, top-p, and uniform numbers f32 `[B, 1]`; a third output, log-probabilities f32 `[B, size]`.
+    /// The randomness is the caller's, so that results can be reproduced.
     Supplied {
         /// Up to V and 16,384.
         log_probabilities: u32,

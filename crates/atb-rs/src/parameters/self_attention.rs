@@ -17,11 +17,11 @@ use acl_sys::{
 pub enum PrefillMask {
     /// None: every token sees every token of its sequence.
     None,
-    /// [S, S] or [B, S, S], S not less than the longest sequence.
+    /// `[S, S]` or `[B, S, S]`, S not less than the longest sequence.
     Full,
-    /// [128, 128], triangular, used for any length.
+    /// `[128, 128]`, triangular, used for any length.
     Triangle,
-    /// [128, 128], as the compressed kernel takes it.
+    /// `[128, 128]`, as the compressed kernel takes it.
     Compressed,
 }
 
@@ -35,9 +35,9 @@ pub enum PrefillKernel {
     HighPrecision,
 }
 
-/// SelfAttention over a prompt (`PA_ENCODER`), beside a paged cache that ReshapeAndCache fills. Inputs: q [T, N, D] or
-/// [T, N*D], k [T, K, D], v [T, K, D], (mask), lengths i32 [B] as [`Tensor::lengths`](crate::Tensor::lengths), whose
-/// sum is T; output as q.
+/// SelfAttention over a prompt (`PA_ENCODER`), beside a paged cache that ReshapeAndCache fills. Inputs: q `[T, N, D]`
+/// or `[T, N*D]`, k `[T, K, D]`, v `[T, K, D]`, (mask), lengths i32 `[B]` as
+/// [`Tensor::lengths`](crate::Tensor::lengths), whose sum is T; output as q.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct SelfAttention {
     /// N.

@@ -234,7 +234,8 @@ functions! {
         if !found.is_set_up || workspace.is_null() { return Status::ATB_ERROR_INVALID_PARAM; }
         let kind = found.kind.clone();
         let stream = state.events[&(context as usize)].expect("it has a stream").0 as *mut c_void;
-        let tensors = Tensors(slice(pack.inputs, pack.input_count).to_vec(), slice(pack.outputs, pack.output_count).to_vec());
+        let (inputs, outputs) = (slice(pack.inputs, pack.input_count), slice(pack.outputs, pack.output_count));
+        let tensors = Tensors(inputs.to_vec(), outputs.to_vec());
         let mut uses: Vec<*const c_void> = vec![workspace, operation.cast()];
         uses.extend(tensors.0.iter().chain(&tensors.1).map(|tensor| tensor.device_data.cast_const()));
         state.queue(stream, &uses, Box::new(move |_| {
@@ -262,8 +263,12 @@ functions! {
     spec_atb_create_rms_norm(param: *const spec_atb_rms_norm_param, operation: Made) |state| {
         make(state, Kind::RmsNorm(get(param)), operation)
     };
-    spec_atb_create_gather(_param: *const spec_atb_gather_param, operation: Made) |state| same(state, 2, &[0], operation);
-    spec_atb_create_rope(_param: *const spec_atb_rope_param, operation: Made) |state| same(state, 5, &[0, 1], operation);
+    spec_atb_create_gather(_param: *const spec_atb_gather_param, operation: Made) |state| {
+        same(state, 2, &[0], operation)
+    };
+    spec_atb_create_rope(_param: *const spec_atb_rope_param, operation: Made) |state| {
+        same(state, 5, &[0, 1], operation)
+    };
     spec_atb_create_reshape_and_cache(_param: *const spec_atb_reshape_and_cache_param, operation: Made) |state| {
         same(state, 5, &[2, 3], operation)
     };
@@ -275,12 +280,28 @@ functions! {
         let verifies = get(param).calc == SPEC_ATB_PAGED_ATTENTION_SPEC;
         same(state, if verifies { 7 } else { 5 }, &[0], operation)
     };
-    spec_atb_create_activation(_param: *const spec_atb_activation_param, operation: Made) |state| same(state, 1, &[0], operation);
-    spec_atb_create_elewise(_param: *const spec_atb_elewise_param, operation: Made) |state| same(state, 2, &[0], operation);
-    spec_atb_create_softmax(_param: *const spec_atb_softmax_param, operation: Made) |state| same(state, 1, &[0], operation);
-    spec_atb_create_sort(_param: *const spec_atb_sort_param, operation: Made) |state| same(state, 1, &[0, 0], operation);
-    spec_atb_create_reduce(_param: *const spec_atb_reduce_param, operation: Made) |state| same(state, 1, &[0], operation);
-    spec_atb_create_multinomial(_param: *const spec_atb_multinomial_param, operation: Made) |state| same(state, 1, &[0], operation);
-    spec_atb_create_sampling(_param: *const spec_atb_sampling_param, operation: Made) |state| same(state, 4, &[0, 0], operation);
-    spec_atb_create_split(_param: *const spec_atb_split_param, operation: Made) |state| same(state, 1, &[0, 0], operation);
+    spec_atb_create_activation(_param: *const spec_atb_activation_param, operation: Made) |state| {
+        same(state, 1, &[0], operation)
+    };
+    spec_atb_create_elewise(_param: *const spec_atb_elewise_param, operation: Made) |state| {
+        same(state, 2, &[0], operation)
+    };
+    spec_atb_create_softmax(_param: *const spec_atb_softmax_param, operation: Made) |state| {
+        same(state, 1, &[0], operation)
+    };
+    spec_atb_create_sort(_param: *const spec_atb_sort_param, operation: Made) |state| {
+        same(state, 1, &[0, 0], operation)
+    };
+    spec_atb_create_reduce(_param: *const spec_atb_reduce_param, operation: Made) |state| {
+        same(state, 1, &[0], operation)
+    };
+    spec_atb_create_multinomial(_param: *const spec_atb_multinomial_param, operation: Made) |state| {
+        same(state, 1, &[0], operation)
+    };
+    spec_atb_create_sampling(_param: *const spec_atb_sampling_param, operation: Made) |state| {
+        same(state, 4, &[0, 0], operation)
+    };
+    spec_atb_create_split(_param: *const spec_atb_split_param, operation: Made) |state| {
+        same(state, 1, &[0, 0], operation)
+    };
 }

@@ -1,6 +1,7 @@
 //! A library of functions that do what AscendCL and the shim document, as late as they may: work on a stream is done
 //! when somebody waits for it and not earlier, or (for all streams but one) as soon as it is queued, so that a wait that
-//! is missing always shows in one of these schedules. Any call can be made to fail, and everything that is made is counted until it is freed.
+//! is missing always shows in one of these schedules. Any call can be made to fail, and everything that is made is
+//! counted until it is freed.
 //!
 //! One test at a time may use it; `start` waits for the others.
 #![allow(dead_code, non_snake_case, unreachable_pub, clippy::mut_from_ref)]
