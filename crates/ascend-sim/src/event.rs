@@ -128,11 +128,14 @@ impl Event {
         }
     }
 
-    /// Whether the last record is done; `None` when there was none.
+    /// Whether the last record is done; `None` when there was none. Who sees that it is need not wait any more.
     pub(crate) fn is_recorded(&self) -> Option<bool> {
         let mark = self.state.lock().mark.clone()?;
-        let done = mark.point.lock().is_some();
-        Some(done)
+        let point = mark.point.lock();
+        if let Some(point) = &*point {
+            crate::host::learn(point.clock, &point.moment);
+        }
+        Some(point.is_some())
     }
 
     /// Whether every stream that waits has passed it.

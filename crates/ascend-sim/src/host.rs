@@ -1,81 +1,65 @@
-//! What the simulator keeps for each thread of the host: its virtual clock, what it knows to be done, its context.
+//! What the simulator keeps of the host: for each thread its virtual clock and its context, and for all of them together
+//! what is known to be done.
+//!
+//! Threads hand buffers to each other by means that the simulator does not see. What one of them waited for is therefore
+//! known to all: a race between two threads of the host goes unseen, and none is reported that is none.
 
 use crate::failure::Outcome;
 use crate::order::{Actor, Moment};
 use crate::world::world;
-use std::cell::{Cell, RefCell};
+use parking_lot::Mutex;
+use std::cell::Cell;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-/// Threads are actors beside streams, whose numbers are small.
-static NEXT_THREAD: AtomicUsize = AtomicUsize::new(1 << 32);
-/// Counts resets of the world: what a thread kept from before one is void.
+/// The host as an actor beside streams, whose numbers begin at 1.
+const HOST: Actor = 0;
+
+static KNOWN: Mutex<Moment> = Mutex::new(Moment::new());
+/// Counts resets of the world: clocks of threads from before one are void.
 static EPOCH: AtomicUsize = AtomicUsize::new(0);
 
-struct Thread {
-    epoch: usize,
-    actor: Actor,
-    clock: f64,
-    moment: Moment,
-}
-
 thread_local! {
-    static THREAD: RefCell<Thread> = RefCell::new(Thread::new());
+    static CLOCK: Cell<(usize, f64)> = const { Cell::new((0, 0.0)) };
     static CONTEXT: Cell<usize> = const { Cell::new(0) };
     static IN_CALLBACK: Cell<bool> = const { Cell::new(false) };
 }
 
-impl Thread {
-    fn new() -> Self {
-        let actor = NEXT_THREAD.fetch_add(1, Ordering::Relaxed);
-        Self { epoch: EPOCH.load(Ordering::SeqCst), actor, clock: 0.0, moment: Moment::default() }
-    }
-}
-
-fn with_thread<T>(run: impl FnOnce(&mut Thread) -> T) -> T {
-    THREAD.with_borrow_mut(|thread| {
-        if thread.epoch != EPOCH.load(Ordering::SeqCst) {
-            *thread = Thread::new();
-        }
-        run(thread)
-    })
-}
-
-/// Every thread begins anew.
+/// Everything begins anew.
 pub(crate) fn reset() {
     EPOCH.fetch_add(1, Ordering::SeqCst);
+    *KNOWN.lock() = Moment::new();
     set_context(0);
 }
 
-/// A call that queues something: it takes its time, and what the thread did before goes with what it queues.
+fn set_clock(change: impl FnOnce(f64) -> f64) -> f64 {
+    let now = EPOCH.load(Ordering::SeqCst);
+    let (epoch, clock) = CLOCK.get();
+    let clock = change(if epoch == now { clock } else { 0.0 });
+    CLOCK.set((now, clock));
+    clock
+}
+
+/// A call that queues something: it takes its time, and what is known goes with what it queues.
 pub(crate) fn queue_call(nanoseconds: f64) -> (f64, Moment) {
-    with_thread(|thread| {
-        thread.clock += nanoseconds;
-        (thread.clock, thread.moment.clone())
-    })
+    (clock(nanoseconds), KNOWN.lock().clone())
 }
 
 /// The thread waited for something that ended at `clock`, and knows what that knew.
 pub(crate) fn learn(clock: f64, moment: &Moment) {
-    with_thread(|thread| {
-        thread.clock = thread.clock.max(clock);
-        thread.moment.merge(moment);
-    });
+    set_clock(|own| own.max(clock));
+    KNOWN.lock().merge(moment);
 }
 
-/// A step of the thread's own that accesses device memory: its actor, step and moment.
+/// A step of the host's own that accesses device memory: its actor, step and moment.
 pub(crate) fn step() -> ((Actor, u64), Moment) {
-    with_thread(|thread| {
-        let step = thread.moment.advance(thread.actor);
-        ((thread.actor, step), thread.moment.clone())
-    })
+    let mut known = KNOWN.lock();
+    let step = known.advance(HOST);
+    ((HOST, step), known.clone())
 }
 
 /// The thread's virtual clock in nanoseconds, after `more` of them.
 pub(crate) fn clock(more: f64) -> f64 {
-    with_thread(|thread| {
-        thread.clock += more;
-        thread.clock
-    })
+    set_clock(|clock| clock + more)
 }
 
 /// The handle of the thread's context; 0 is none.

@@ -1,7 +1,7 @@
 //! What happens before what, by vector clocks (Fidge 1988, Mattern 1989), so that a missing wait is found whether or not
 //! it did harm in this run.
 //!
-//! Streams and threads of the host are actors. Each counts its steps; a moment says of every actor up to which step it
+//! Streams and the host are actors. Each counts its steps; a moment says of every actor up to which step it
 //! is known to be done. Queuing hands the host's moment to the task, an event hands a stream's moment on, synchronising
 //! hands it to the host. Two accesses to the same bytes, one of them a write, are in order when the later one's moment
 //! contains the earlier one's step.
@@ -9,7 +9,7 @@
 use std::collections::BTreeMap;
 use std::ops::Range;
 
-/// A stream or a thread of the host.
+/// A stream, or the host.
 pub(crate) type Actor = usize;
 
 /// Steps of actors that are known to be done.
@@ -17,6 +17,10 @@ pub(crate) type Actor = usize;
 pub(crate) struct Moment(BTreeMap<Actor, u64>);
 
 impl Moment {
+    pub(crate) const fn new() -> Self {
+        Self(BTreeMap::new())
+    }
+
     pub(crate) fn merge(&mut self, other: &Moment) {
         for (&actor, &step) in &other.0 {
             let mine = self.0.entry(actor).or_default();

@@ -47,7 +47,8 @@ struct Queued {
 #[derive(Default)]
 struct Shared {
     queue: VecDeque<Queued>,
-    running: bool,
+    /// The task that runs: its name and accesses.
+    running: Option<(String, Vec<Access>)>,
     submitted: u64,
     finished: u64,
     failure: Option<Failure>,
@@ -163,17 +164,24 @@ impl Stream {
         Failure::new(Status::ACL_ERROR_RT_STREAM_CAPTURED, format!("{what} is not allowed while a stream is captured"))
     }
 
-    /// Whether everything queued is done.
+    /// Whether everything queued is done. Who sees that it is need not wait any more.
     pub(crate) fn is_idle(&self) -> bool {
         let shared = self.shared.lock();
-        shared.finished == shared.submitted
+        let idle = shared.finished == shared.submitted;
+        if idle {
+            host::learn(shared.clock, &shared.moment);
+        }
+        idle
     }
 
-    /// Names of queued or running tasks that use bytes in a range.
+    /// The name of a queued or running task that uses bytes in a range.
     pub(crate) fn pending(&self, address: usize, len: usize) -> Option<String> {
         let shared = self.shared.lock();
-        let uses = |task: &Task| task.accesses.iter().any(|a| a.address < address + len && address < a.address + a.len);
-        shared.queue.iter().find(|queued| uses(&queued.task)).map(|queued| queued.task.name.clone())
+        let queued = shared.queue.iter().map(|queued| (&queued.task.name, &queued.task.accesses));
+        let running = shared.running.iter().map(|(name, accesses)| (name, accesses));
+        let uses =
+            |accesses: &[Access]| accesses.iter().any(|a| a.address < address + len && address < a.address + a.len);
+        running.chain(queued).find(|(_, accesses)| uses(accesses)).map(|(name, _)| name.clone())
     }
 
     /// The virtual clock, after what is done.
@@ -200,12 +208,16 @@ impl Stream {
         self.closing.store(true, Ordering::SeqCst);
         if force {
             shared.queue.clear();
+            // Whoever still waits for what was queued is told.
+            shared.aborted = true;
             self.cancelled.store(true, Ordering::SeqCst);
+            self.finished.notify_all();
         }
         self.queued.notify_all();
-        while !force && (shared.running || !shared.queue.is_empty()) {
+        while !force && (shared.running.is_some() || !shared.queue.is_empty()) {
             self.finished.wait_for(&mut shared, POLL);
         }
+        host::learn(shared.clock, &shared.moment);
     }
 
     pub(crate) fn subscriber(&self) -> Option<u64> {
@@ -246,7 +258,7 @@ impl Stream {
                 self.queued.wait(&mut shared);
             }
             let Some(queued) = shared.queue.pop_front() else { return };
-            shared.running = true;
+            shared.running = Some((queued.task.name.clone(), queued.task.accesses.clone()));
             let skip = shared.stop_on_failure && shared.failure.is_some();
             let mut moment = shared.moment.clone();
             moment.merge(&queued.moment);
@@ -257,7 +269,7 @@ impl Stream {
             let outcome = if skip { Ok(()) } else { progress.run(&queued.task, random.delay(world().config().delay)) };
 
             let mut shared = self.shared.lock();
-            shared.running = false;
+            shared.running = None;
             shared.finished += 1;
             shared.clock = progress.clock;
             shared.moment = progress.moment;

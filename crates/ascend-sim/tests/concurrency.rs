@@ -85,6 +85,47 @@ fn reading_back_without_waiting_is_a_violation_and_waiting_is_none() {
 }
 
 #[test]
+fn asking_until_it_is_done_and_destroying_the_stream_are_waits_too() {
+    let machine = Machine::new("delay=0..2000");
+    let block = machine.upload(&[1; 4]);
+    let stream = machine.stream();
+    fill(&machine, block, 2, stream);
+    let mut status = ACL_STREAM_STATUS_NOT_READY;
+    while status == ACL_STREAM_STATUS_NOT_READY {
+        machine.call(api!(machine, aclrtStreamQuery(stream, &mut status)));
+    }
+    machine.download(block, 4);
+    let event = machine.event();
+    fill(&machine, block, 3, stream);
+    machine.call(api!(machine, aclrtRecordEvent(event, stream)));
+    let mut recorded = ACL_EVENT_RECORDED_STATUS_NOT_READY;
+    while recorded == ACL_EVENT_RECORDED_STATUS_NOT_READY {
+        machine.call(api!(machine, aclrtQueryEventStatus(event, &mut recorded)));
+    }
+    assert_eq!(machine.download(block, 4), [3; 4]);
+    fill(&machine, block, 4, stream);
+    machine.call(api!(machine, aclrtDestroyStream(stream)));
+    machine.call(api!(machine, aclrtFree(block)));
+    assert_eq!(machine.violations(), Vec::<String>::new());
+}
+
+#[test]
+fn what_one_thread_waited_for_another_may_use() {
+    let machine = Machine::new("delay=0..2000");
+    let (block, stream) = (machine.upload(&[1; 4]), machine.stream());
+    fill(&machine, block, 2, stream);
+    std::thread::scope(|scope| {
+        let (machine, address) = (&machine, stream.addr());
+        let waiting = scope.spawn(move || {
+            api!(machine, aclrtSynchronizeStream(ptr::without_provenance_mut(address))).expect("exported")
+        });
+        assert_eq!(waiting.join().expect("no panic"), Status::SUCCESS);
+    });
+    assert_eq!(machine.download(block, 4), [2; 4]);
+    assert_eq!(machine.violations(), Vec::<String>::new());
+}
+
+#[test]
 fn a_copy_takes_what_is_in_pinned_memory_when_it_runs() {
     let machine = Machine::new(SLOW);
     let (stream, block, host) = (machine.stream(), machine.device(1), machine.pinned(1));
