@@ -86,6 +86,36 @@ pub fn resolve(name: &str) -> Option<std::ptr::NonNull<c_void>> {
     std::ptr::NonNull::new(address.cast_mut().cast())
 }
 
+/// Replaces the configuration, and with it all faults; see the README for its keys. For programs that link the
+/// simulator: a loaded one has state of its own, and exports `ascend_sim_configure`.
+///
+/// # Errors
+/// What is not understood, and what was expected. Nothing changes then.
+pub fn configure(text: &str) -> Result<(), String> {
+    world().configure(text)
+}
+
+/// Takes everything down: streams stop, handles become invalid, memory is freed, violations are forgotten.
+pub fn reset() {
+    world().reset();
+    LAST_LEAKS.lock().clear();
+}
+
+/// Misuse so far that hardware would tolerate, a line each.
+pub fn violations() -> Vec<String> {
+    world().violations()
+}
+
+/// Handles and memory that are alive, a line each.
+pub fn alive() -> Vec<String> {
+    world().leaks()
+}
+
+/// What was alive when AscendCL ended last, a line each.
+pub fn leaks() -> Vec<String> {
+    LAST_LEAKS.lock().clone()
+}
+
 exports! {
     /// Replaces the configuration (see the README for its keys), and with it all faults. Streams that run keep their
     /// seed. 100000 for a text that is not understood, with `aclGetRecentErrMsg` saying why.
@@ -97,8 +127,7 @@ exports! {
     /// Takes everything down: streams stop, handles become invalid, memory is freed, violations are forgotten. The
     /// configuration stays.
     fn ascend_sim_reset() {
-        world().reset();
-        LAST_LEAKS.lock().clear();
+        reset();
         Ok(())
     }
 
