@@ -423,3 +423,80 @@ fn draws_follow_the_seed_and_the_law() {
     assert_eq!(sample(0.999, 0.0), 1.0, "topk is an index: 0 keeps one");
     assert_eq!(sample(0.95, 3.0), 0.0);
 }
+
+fn tiled(machine: &Machine, dims: &[usize]) -> Tensor {
+    let mut tensor = machine.empty(ACL_FLOAT16, dims);
+    tensor.desc.format = ACL_FORMAT_FRACTAL_NZ.0;
+    tensor
+}
+
+#[test]
+fn tiles_have_16_columns_and_a_product_takes_them_for_a_weight() {
+    let machine = Machine::new("strict=fail");
+    let (rows, columns) = (20, 40);
+    let values = half(&noise(rows * columns, 9));
+    let plain = machine.tensor(ACL_FLOAT16, &[rows, columns], &values);
+    let tiles = tiled(&machine, &[1, 3, 32, 16]);
+    machine.run(make(&machine, "transdata", json!({})), std::slice::from_ref(&plain), std::slice::from_ref(&tiles));
+    let found = machine.values(&tiles);
+    for (row, column) in [(0, 0), (3, 15), (3, 16), (19, 39)] {
+        assert_eq!(found[(column / 16 * 32 + row) * 16 + column % 16], values[row * columns + column]);
+    }
+    assert_eq!((found[31 * 16], found[(2 * 32) * 16 + 8]), (0.0, 0.0), "padding");
+    let back = machine.empty(ACL_FLOAT16, &[1, rows, columns]);
+    let cropped = make(&machine, "transdata", json!({"type": 1, "rows": rows, "columns": columns}));
+    machine.run(cropped, std::slice::from_ref(&tiles), std::slice::from_ref(&back));
+    assert_eq!(machine.values(&back), values);
+
+    // The padding is part of a tiled weight, so that it makes columns of zeros.
+    let x = machine.tensor(ACL_FLOAT16, &[2, columns], &half(&noise(2 * columns, 10)));
+    let product = |weight: &Tensor, width: usize| {
+        let output = machine.empty(ACL_FLOAT16, &[2, width]);
+        machine.run(make(&machine, "linear", json!({})), &[x.clone(), weight.clone()], std::slice::from_ref(&output));
+        machine.values(&output)
+    };
+    let (wide, narrow) = (product(&tiles, 32), product(&plain, rows));
+    assert_eq!(&wide[..rows], &narrow[..rows]);
+    assert_eq!(&wide[32..32 + rows], &narrow[rows..]);
+    assert!(wide[rows..32].iter().all(|value| *value == 0.0));
+}
+
+#[test]
+fn the_310p_attends_over_tiled_caches_as_the_a2_does_over_plain_ones() {
+    let (tokens, heads, size) = (21, 2, 16);
+    let fill = |seed| half(&noise(tokens * heads * size, seed));
+    let run = |soc: &str, is_tiled: bool| {
+        let machine = Machine::new(&format!("strict=fail;soc={soc}"));
+        let cache = || match is_tiled {
+            true => tiled(&machine, &[3, heads * size / 16, 16, 16]),
+            false => machine.empty(ACL_FLOAT16, &[3, 16, heads, size]),
+        };
+        let (keys, values) = (cache(), cache());
+        let slots: Vec<f64> = (0..tokens).map(|at| ((2 - at / 16) * 16 + at % 16) as f64).collect();
+        let inputs = [
+            machine.tensor(ACL_FLOAT16, &[tokens, heads, size], &fill(1)),
+            machine.tensor(ACL_FLOAT16, &[tokens, heads, size], &fill(2)),
+            keys.clone(),
+            values.clone(),
+            machine.tensor(ACL_INT32, &[tokens], &slots),
+        ];
+        machine.run(make(&machine, "reshape_and_cache", json!({})), &inputs, &[keys.clone(), values.clone()]);
+        let rows = 3;
+        let mask: Vec<f64> =
+            (0..rows * 32).map(|at| if at % 32 > tokens - rows + at / 32 { -10_000.0 } else { 0.0 }).collect();
+        let inputs = [
+            machine.tensor(ACL_FLOAT16, &[rows, heads, size], &half(&noise(rows * heads * size, 3))),
+            keys,
+            values,
+            machine.tensor(ACL_INT32, &[1, 2], &[2.0, 1.0]),
+            machine.lengths(&[tokens as i32]),
+            machine.tensor(ACL_FLOAT16, &[rows, 32], &mask),
+            machine.lengths(&[rows as i32]),
+        ];
+        let output = machine.empty(ACL_FLOAT16, &[rows, heads, size]);
+        let param = json!({"head_num": heads, "qk_scale": 0.25, "mask": 3, "calc": 1});
+        machine.run(make(&machine, "paged_attention", param), &inputs, std::slice::from_ref(&output));
+        machine.values(&output)
+    };
+    assert_eq!(run("310P3", true), run("910B1", false));
+}

@@ -178,6 +178,14 @@ pub(crate) fn create(machine: &Machine, op: &str, param: &Value) -> (Status, *mu
                 let (dim, count) = (number(param, "dim", 0), number(param, "count", 2));
                 api.spec_atb_create_split(&spec_atb_split_param { dim, count, sizes }, &mut made)
             }
+            "transdata" => api.spec_atb_create_transdata(
+                &spec_atb_transdata_param {
+                    out_crops: [number(param, "rows", 0), number(param, "columns", 0)],
+                    type_: spec_atb_transdata_type(number(param, "type", 2)),
+                    reserved: 0,
+                },
+                &mut made,
+            ),
             other => panic!("no operation {other}"),
         }
     };
