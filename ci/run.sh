@@ -5,7 +5,7 @@ set -uo pipefail
 cd "$(dirname "$0")/.." || exit 1
 
 # The cheap ones first: a formatting mistake should not cost a test run.
-stages=(lint tidy docs deny no-std test)
+stages=(lint tidy docs deny no-std "bindings --check" abi-check test)
 
 for tool in cargo cargo-fmt cargo-clippy python3 cc; do
     if ! command -v "$tool" >/dev/null; then
@@ -18,9 +18,11 @@ table=""
 for stage in "${stages[@]}"; do
     echo "=== $stage"
     start=$SECONDS
-    cargo xtask "$stage"
+    # A stage may carry an option, hence the words.
+    # shellcheck disable=SC2086
+    cargo xtask $stage
     code=$?
-    table+=$(printf '%-8s %5d s' "$stage" $((SECONDS - start)))$'\n'
+    table+=$(printf '%-16s %5d s' "$stage" $((SECONDS - start)))$'\n'
     if [ "$code" -ne 0 ]; then
         printf '\n%s' "$table"
         echo "ci: $stage failed; run it alone with: cargo xtask $stage" >&2
@@ -28,4 +30,4 @@ for stage in "${stages[@]}"; do
     fi
 done
 printf '\n%s' "$table"
-printf '%-8s %5d s\n' total "$SECONDS"
+printf '%-16s %5d s\n' total "$SECONDS"

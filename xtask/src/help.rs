@@ -97,6 +97,26 @@ A new licence is allowed there, with a reason.
         details: "cargo xtask no-std\n\nBuilds and links ci/no-std, a library without std that calls spec-core.\n",
     },
     Topic {
+        name: "bindings",
+        summary: "regenerate the bindings of acl-sys from its headers, or check that they are fresh",
+        details: "\
+cargo xtask bindings [--check]
+
+Runs bindgen over crates/acl-sys/headers and writes crates/acl-sys/src/bindings. `--check` writes nothing, fails when
+the committed files are stale, and tests the generator. libclang is installed by pip when it is missing.
+",
+    },
+    Topic {
+        name: "abi-check",
+        summary: "compare every declaration of acl-sys with the vendor's headers",
+        details: "\
+cargo xtask abi-check [--headers DIR]
+
+Signatures, constants, enum values, sizes and offsets, against the headers of a pinned torch-npu package (fetched
+once) or of a folder such as a CANN installation's include. An empty list of differences and absent names is success.
+",
+    },
+    Topic {
         name: "proof",
         summary: "prove the acceptance rules on bigger trees than every test run does; minutes",
         details: "\
@@ -112,7 +132,7 @@ of what is emitted with the target's. docs/algorithms.md says what is proved and
         details: "\
 cargo xtask ci
 
-Starts ci/run.sh: lint, tidy, docs, deny, no-std, test, in that order. It stops at the first stage that fails, and
+Starts ci/run.sh: lint, tidy, docs, deny, no-std, bindings, abi-check, test, in that order. It stops at the first stage that fails, and
 prints the seconds of each and their total.
 ",
     },

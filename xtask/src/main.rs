@@ -42,6 +42,8 @@ fn run(mut arguments: Arguments) -> anyhow::Result<ExitCode> {
         Some("demo") => return demo::run(&demo::Options::parse(arguments)?),
         Some(command) => {
             let pair = matches!(command, "test" | "fetch") && arguments.take_switch("--pair");
+            let check = command == "bindings" && arguments.take_switch("--check");
+            let headers = if command == "abi-check" { arguments.take_value("--headers")? } else { None };
             arguments.finish()?;
             match command {
                 "test" => testing::run(pair)?,
@@ -55,6 +57,8 @@ fn run(mut arguments: Arguments) -> anyhow::Result<ExitCode> {
                 "docs" => stages::docs()?,
                 "deny" => stages::deny()?,
                 "no-std" => stages::no_std()?,
+                "bindings" => stages::bindings(check)?,
+                "abi-check" => stages::abi_check(headers.as_deref())?,
                 "proof" => stages::proof()?,
                 "ci" => stages::ci()?,
                 unknown => return Err(UsageError(format!("no command `{unknown}`")).into()),

@@ -3,7 +3,7 @@
 use crate::process::{self, cargo};
 use crate::workspace;
 use anyhow::Result;
-use std::process::Command;
+use std::process::{Command, Stdio};
 
 pub(crate) fn lint() -> Result<()> {
     process::run(&mut cargo(["fmt", "--all", "--check"]))?;
@@ -22,6 +22,37 @@ pub(crate) fn deny() -> Result<()> {
 
 pub(crate) fn no_std() -> Result<()> {
     process::run(&mut cargo(["build", "--release", "--manifest-path", "ci/no-std/Cargo.toml"]))
+}
+
+/// Regenerates the committed bindings of acl-sys; with `check`, fails when they are stale, and tests the generator.
+pub(crate) fn bindings(check: bool) -> Result<()> {
+    ensure_libclang()?;
+    let mut generate = cargo(["run", "--quiet", "-p", "acl-bindings", "--", "generate"]);
+    if !check {
+        return process::run(&mut generate);
+    }
+    process::run(generate.arg("--check"))?;
+    process::run(&mut cargo(["test", "--quiet", "-p", "acl-bindings", "--", "--ignored"]))
+}
+
+/// Compares what acl-sys declares with the vendor's headers: a folder of them, else those of a pinned torch-npu.
+pub(crate) fn abi_check(headers: Option<&str>) -> Result<()> {
+    ensure_libclang()?;
+    let mut check = cargo(["run", "--quiet", "-p", "acl-bindings", "--", "abi-check"]);
+    if let Some(folder) = headers {
+        check.args(["--headers", folder]);
+    }
+    process::run(&mut check)
+}
+
+/// bindgen reads headers through libclang; Python's package of it is the one that installs everywhere.
+fn ensure_libclang() -> Result<()> {
+    let mut import = Command::new("python3");
+    import.args(["-c", "import clang.cindex"]).stdout(Stdio::null()).stderr(Stdio::null());
+    if std::env::var_os("LIBCLANG_PATH").is_some() || import.status().is_ok_and(|status| status.success()) {
+        return Ok(());
+    }
+    process::run(Command::new("python3").args(["-m", "pip", "install", "--quiet", "libclang"]))
 }
 
 /// What is proved by enumeration and takes too long for every run.

@@ -62,6 +62,8 @@ fn add(machine: &Machine) -> *mut spec_atb_operation {
     make(machine, "elewise", json!({"type": 8}))
 }
 
+/// # Safety
+/// The simulator calls it with pointers that are valid during the call.
 unsafe extern "C" fn flatten(_: *mut c_void, old: *const spec_atb_dims, new: *mut spec_atb_dims) {
     // SAFETY: both are valid during the call.
     let (old, new) = unsafe { (&*old, &mut *new) };
@@ -109,6 +111,8 @@ struct Doubler {
     released: AtomicU32,
 }
 
+/// # Safety
+/// The simulator calls it with pointers that are valid during the call.
 unsafe extern "C" fn same_shape(
     _: *mut c_void,
     inputs: *const spec_atb_tensor_desc,
@@ -121,6 +125,8 @@ unsafe extern "C" fn same_shape(
     Status::SUCCESS
 }
 
+/// # Safety
+/// The simulator calls it with pointers that are valid during the call.
 unsafe extern "C" fn count_setup(data: *mut c_void, pack: *const spec_atb_pack, workspace: *mut u64) -> Status {
     // SAFETY: the data is the test's, and the pointers are valid during the call.
     unsafe {
@@ -131,6 +137,8 @@ unsafe extern "C" fn count_setup(data: *mut c_void, pack: *const spec_atb_pack, 
     Status::SUCCESS
 }
 
+/// # Safety
+/// The simulator calls it with pointers that are valid during the call.
 unsafe extern "C" fn copy(
     data: *mut c_void,
     pack: *const spec_atb_pack,
@@ -146,6 +154,8 @@ unsafe extern "C" fn copy(
         .expect("exported")
 }
 
+/// # Safety
+/// The simulator calls it with pointers that are valid during the call.
 unsafe extern "C" fn release(data: *mut c_void) {
     // SAFETY: the data is the test's, which outlives the operation.
     unsafe { (*data.cast::<Doubler>()).released.fetch_add(1, Ordering::SeqCst) };

@@ -234,6 +234,8 @@ fn a_flag_waits_for_a_record_that_comes_later_and_an_ex_event_does_not() {
 
 static RUNS: AtomicU32 = AtomicU32::new(0);
 
+/// # Safety
+/// None is needed: the argument is a number.
 unsafe extern "C" fn count(argument: *mut c_void) {
     RUNS.fetch_add(argument as u32, Ordering::SeqCst);
 }
