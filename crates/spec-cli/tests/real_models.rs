@@ -199,6 +199,10 @@ fn coupled_accepts_nearly_as_often_as_rejection(target: Model, draft: Model) {
 #[test]
 fn real_smollm2_speculation_is_lossless() {
     speculation_is_lossless(Model::SmolLm2, None);
+}
+
+#[test]
+fn real_smollm2_own_copy_is_accepted_whole() {
     its_own_copy_is_accepted_whole(Model::SmolLm2);
 }
 
@@ -206,6 +210,11 @@ fn real_smollm2_speculation_is_lossless() {
 #[ignore = "needs the Qwen pair: cargo xtask test --pair"]
 fn real_qwen_pair_speculation_is_lossless() {
     speculation_is_lossless(Model::QwenTarget, Some(Model::QwenDraft));
+}
+
+#[test]
+#[ignore = "needs the Qwen pair: cargo xtask test --pair"]
+fn real_qwen_pair_own_copy_is_accepted_whole() {
     its_own_copy_is_accepted_whole(Model::QwenTarget);
 }
 
