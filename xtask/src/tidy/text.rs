@@ -70,7 +70,7 @@ impl Machine {
         self.folders.iter().map(String::as_str).find(|folder| {
             let path = format!("/{folder}/");
             line.match_indices(&path).any(|(start, _)| {
-                // `crates/root/` and `~/root/` are other places.
+                // Behind a folder or a variable the same word is another place.
                 !line[..start].ends_with(|c: char| c.is_alphanumeric() || "._-~}/".contains(c))
             })
         })
