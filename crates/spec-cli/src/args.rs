@@ -37,12 +37,14 @@ pub(crate) enum Command {
 /// Where guesses come from.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
 pub(crate) enum DraftKind {
-    /// The draft model when `--draft-model` is given, else n-gram
+    /// Everything at hand, as far as it pays: suffix and n-gram, and the draft model when `--draft-model` is given
     Auto,
     /// The model given by `--draft-model`
     Model,
     /// Copy what followed the same words earlier in the text; needs no second model
     Ngram,
+    /// Copy what followed the longest earlier occurrence of the text's end; needs no second model
+    Suffix,
     /// The target's own file, opened a second time: a check, not a gain
     #[value(name = "self")]
     Itself,
@@ -85,6 +87,13 @@ fn draft_len(text: &str) -> Result<DraftLen, String> {
     }
 }
 
+fn draft_width(text: &str) -> Result<usize, String> {
+    match text.parse() {
+        Ok(width) if (1..=64).contains(&width) => Ok(width),
+        _ => Err("give a number from 1 to 64".into()),
+    }
+}
+
 fn threads(text: &str) -> Result<usize, String> {
     match text.parse() {
         Ok(count) if (1..=256).contains(&count) => Ok(count),
@@ -114,6 +123,10 @@ pub(crate) struct ModelArgs {
     /// How many tokens to guess, round by round
     #[arg(long, value_name = "NAME[:x]", long_help = length_policies(), help_heading = "Speculation")]
     pub(crate) length_policy: Option<LengthPolicyName>,
+
+    /// Guesses per place at most: 1 keeps to chains, more allows trees; as many as pay when not given
+    #[arg(long, value_name = "N", value_parser = draft_width, help_heading = "Speculation")]
+    pub(crate) draft_width: Option<usize>,
 
     /// Worker threads; all cores when not given
     #[arg(long, value_name = "N", value_parser = threads, help_heading = "Device")]

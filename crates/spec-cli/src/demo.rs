@@ -106,7 +106,8 @@ fn answer(engine: &mut Engine, opened: &Opened, args: &DemoArgs, prompt: Vec<Tok
     let stop =
         StopRules { end_ids: opened.tokenizer().end_ids().to_vec(), texts: Vec::new(), max_tokens: args.max_tokens };
     let draft_len = args.model.lengths().map_err(usage)?;
-    let request = Request { stop, draft_len, ..Request::new(prompt, args.max_tokens) };
+    let draft_width = args.model.draft_width.unwrap_or(usize::MAX);
+    let request = Request { stop, draft_len, draft_width, ..Request::new(prompt, args.max_tokens) };
     Ok(engine.generate(request, &mut |_| {})?)
 }
 

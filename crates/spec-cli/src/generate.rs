@@ -50,6 +50,7 @@ pub(crate) fn run(args: GenerateArgs) -> Result<ExitCode> {
         stop: StopRules { end_ids, texts: args.stop.clone(), max_tokens: args.max_tokens },
         rule: args.rule.map(Into::into),
         draft_len,
+        draft_width: args.model.draft_width.unwrap_or(usize::MAX),
         logprobs: args.logprobs,
         cancel: cancel.clone(),
     };

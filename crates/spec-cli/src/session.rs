@@ -10,7 +10,9 @@ use indicatif::{ProgressBar, ProgressStyle};
 use spec_core::Token;
 use spec_cpu::{CpuModel, Isa, KvType, LoadOptions, Pool};
 use spec_model::{Checkpoint, TokenKind, Tokenizer};
-use spec_runtime::{Drafter, Engine, Model, ModelDrafter, NgramDrafter, TokenText, check_vocabularies};
+use spec_runtime::{
+    Chooser, Drafter, Engine, Model, ModelDrafter, NgramDrafter, SuffixDrafter, TokenText, check_vocabularies,
+};
 
 use crate::args::{DraftKind, KvKind, ModelArgs};
 use crate::usage;
@@ -128,28 +130,34 @@ impl Session {
     pub(crate) fn load(args: &ModelArgs, opened: &Opened, context: usize) -> Result<Self> {
         let begun = Instant::now();
         let draft = DraftSource::choose(args)?;
-        let draft_file = match draft {
-            DraftSource::Model(path) => {
+        let draft_file = match draft.model {
+            Some(path) => {
                 let draft = Opened::open(path)?;
                 check_vocabularies(&*opened.vocabulary, &*draft.vocabulary)
                     .with_context(|| path.display().to_string())?;
                 Some(draft)
             }
-            DraftSource::Itself => Some(Opened::open(&args.model)?),
-            DraftSource::None | DraftSource::Ngram => None,
+            None if draft.itself => Some(Opened::open(&args.model)?),
+            None => None,
         };
         let device = Device::new(args.threads)?;
         let target = device.load(&opened.checkpoint, args.kv, context)?;
-        let drafter: Option<Box<dyn Drafter>> = match (&draft, draft_file) {
-            (_, Some(file)) => {
-                // A draft model with a smaller context of its own stops drafting there; it need not hold more.
-                let own = context.min(file.checkpoint.config().context_length);
-                let model = device.load(&file.checkpoint, args.kv, own)?;
-                Some(Box::new(ModelDrafter::new(model)))
-            }
-            (DraftSource::Ngram, None) => Some(Box::new(NgramDrafter::new())),
-            _ => None,
-        };
+        let mut drafters: Vec<Box<dyn Drafter>> = Vec::new();
+        if draft.suffix {
+            drafters.push(Box::new(SuffixDrafter::new()));
+        }
+        if draft.ngram {
+            drafters.push(Box::new(NgramDrafter::new()));
+        }
+        if let Some(file) = draft_file {
+            // A draft model with a smaller context of its own stops drafting there; it need not hold more.
+            let own = context.min(file.checkpoint.config().context_length);
+            let model = device.load(&file.checkpoint, args.kv, own)?;
+            let drafter = ModelDrafter::new(model);
+            // A copy of the target is there to be compared with it, token for token.
+            drafters.push(Box::new(if draft.itself { drafter } else { drafter.with_shortlist()? }));
+        }
+        let drafter = (!drafters.is_empty()).then(|| Box::new(Chooser::new(drafters)) as Box<dyn Drafter>);
         let vocabulary = Arc::clone(&opened.vocabulary);
         Ok(Self { device, target, vocabulary, drafter, load: begun.elapsed() })
     }
@@ -158,7 +166,7 @@ impl Session {
     pub(crate) fn plain_engine(&self) -> Engine {
         let target = Arc::clone(&self.target) as Arc<dyn Model>;
         let vocabulary = Arc::clone(&self.vocabulary) as Arc<dyn TokenText>;
-        Engine::new(target, vocabulary).with_noise_scan(spec_cpu::noise_scan(self.device.isa()))
+        Engine::new(target, vocabulary).with_row_kernels(spec_cpu::row_kernels(self.device.isa()))
     }
 
     /// The engine that the flags ask for. The drafter goes with it.
@@ -170,21 +178,26 @@ impl Session {
     }
 }
 
-enum DraftSource<'a> {
-    None,
-    Ngram,
-    Itself,
-    Model(&'a Path),
+/// The drafters that the flags ask for.
+#[derive(Default)]
+struct DraftSource<'a> {
+    suffix: bool,
+    ngram: bool,
+    itself: bool,
+    model: Option<&'a Path>,
 }
 
 impl<'a> DraftSource<'a> {
     fn choose(args: &'a ModelArgs) -> Result<Self> {
-        Ok(match (args.draft, args.draft_model.as_deref()) {
-            (DraftKind::None, _) => Self::None,
-            (DraftKind::Itself, _) => Self::Itself,
-            (DraftKind::Ngram, _) | (DraftKind::Auto, None) => Self::Ngram,
-            (DraftKind::Auto | DraftKind::Model, Some(path)) => Self::Model(path),
-            (DraftKind::Model, None) => return Err(usage("--draft model needs a file: give --draft-model FILE")),
+        let (none, model) = (Self::default(), args.draft_model.as_deref());
+        Ok(match args.draft {
+            DraftKind::None => none,
+            DraftKind::Itself => Self { itself: true, ..none },
+            DraftKind::Ngram => Self { ngram: true, ..none },
+            DraftKind::Suffix => Self { suffix: true, ..none },
+            DraftKind::Auto => Self { suffix: true, ngram: true, model, ..none },
+            DraftKind::Model if model.is_some() => Self { model, ..none },
+            DraftKind::Model => return Err(usage("--draft model needs a file: give --draft-model FILE")),
         })
     }
 }

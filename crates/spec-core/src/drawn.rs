@@ -4,7 +4,7 @@ use alloc::vec::Vec;
 
 use crate::math::exp_negative;
 use crate::summary::{BLOCK, BlockSummary, RowSummary};
-use crate::{ChoiceKey, Choices, Law, NodeId, SmallTokens, Token};
+use crate::{ChoiceKey, Choices, Law, NodeId, RowKernels, SmallTokens, Token};
 
 /// How several children of one node are drawn from one law.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
@@ -29,8 +29,8 @@ pub(crate) struct Blocks {
 }
 
 impl Blocks {
-    pub(crate) fn of(logits: &[f32], inverse_temperature: f64) -> Self {
-        let block = |logits: &[f32]| BlockSummary::of(logits, inverse_temperature);
+    pub(crate) fn of(kernels: &dyn RowKernels, logits: &[f32], inverse_temperature: f64) -> Self {
+        let block = |logits: &[f32]| BlockSummary::of(kernels, logits, inverse_temperature);
         let blocks: Vec<BlockSummary> = logits.chunks(BLOCK).map(block).collect();
         let RowSummary { max, total, .. } = RowSummary::combine(blocks.iter().copied(), 0, inverse_temperature);
         Self { blocks, max, inverse_temperature, total }
@@ -97,18 +97,18 @@ pub(crate) struct DrawnLaw {
 impl DrawnLaw {
     pub(crate) fn of(law: &Law<'_>) -> Self {
         if law.is_one_hot() {
-            let blocks = Blocks::of(&[0.0], 1.0);
+            let blocks = Blocks::of(law.kernels(), &[0.0], 1.0);
             return Self { ids: Some([law.argmax()].into()), logits: [0.0].into(), blocks, total: 1.0 };
         }
         let Some(ids) = law.kept() else {
             let logits = law.logits().to_vec();
-            let blocks = Blocks::of(&logits, law.scale());
+            let blocks = Blocks::of(law.kernels(), &logits, law.scale());
             return Self { ids: None, logits, total: blocks.total, blocks };
         };
         let mut pairs: Vec<(Token, f32)> = ids.iter().copied().zip(law.logits().iter().copied()).collect();
         pairs.sort_unstable_by_key(|&(token, _)| token);
         let (ids, logits): (Vec<Token>, Vec<f32>) = pairs.into_iter().unzip();
-        let blocks = Blocks::of(&logits, law.scale());
+        let blocks = Blocks::of(law.kernels(), &logits, law.scale());
         // As the law has it: another order of adding would differ in the last bit.
         Self { ids: Some(ids), logits, blocks, total: law.total() }
     }
@@ -116,7 +116,7 @@ impl DrawnLaw {
     #[cfg(test)]
     pub(crate) fn before_filters(law: &Law<'_>) -> Self {
         let logits = law.unfiltered.to_vec();
-        let blocks = Blocks::of(&logits, law.scale());
+        let blocks = Blocks::of(law.kernels(), &logits, law.scale());
         Self { ids: None, logits, total: blocks.total, blocks }
     }
 
@@ -136,8 +136,11 @@ impl DrawnLaw {
     }
 
     /// The probabilities of all entries, in the order of `ids`.
-    pub(crate) fn probabilities(&self) -> impl Iterator<Item = f64> + '_ {
-        self.logits.iter().map(|&logit| self.entry_probability(logit))
+    pub(crate) fn probabilities(&self, kernels: &dyn RowKernels) -> Vec<f64> {
+        let mut probabilities = alloc::vec![0.0; self.logits.len()];
+        let Blocks { max, inverse_temperature, .. } = self.blocks;
+        kernels.exp_each(&self.logits, max, inverse_temperature, self.total, &mut probabilities);
+        probabilities
     }
 
     /// Draws a token that is not among the entries `excluded`; gives it with its entry.

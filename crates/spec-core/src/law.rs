@@ -7,13 +7,13 @@ use crate::math::{exp_negative, ln};
 use crate::scan::Race;
 use crate::select::{Peak, key_logit, key_token, top_k};
 use crate::summary::RowSummary;
-use crate::{SharedNoise, SmallTokens, Token};
+use crate::{RowKernels, SharedNoise, SmallTokens, Token};
 
 /// What a row of logits means after penalties, bias, mask, temperature and filters.
 ///
 /// It borrows the row where nothing had to change. Probabilities are formed only when asked for.
-#[derive(Debug)]
 pub struct Law<'a> {
+    kernels: &'a dyn RowKernels,
     /// By token id, or by index into `ids`; before the temperature; `-inf` is masked.
     logits: &'a [f32],
     /// The kept tokens, most probable first; `None`: all of them.
@@ -31,6 +31,7 @@ pub struct Law<'a> {
 
 impl<'a> Law<'a> {
     pub(crate) fn new(
+        kernels: &'a dyn RowKernels,
         logits: &'a [f32],
         ids: Option<&'a [Token]>,
         peak: Peak,
@@ -38,6 +39,7 @@ impl<'a> Law<'a> {
         vocab: usize,
     ) -> Self {
         Self {
+            kernels,
             logits,
             ids,
             peak,
@@ -50,8 +52,14 @@ impl<'a> Law<'a> {
     }
 
     /// A law whose total is known from the pass that found the peak.
-    pub(crate) fn summarized(logits: &'a [f32], summary: &RowSummary, inverse_temperature: f64, vocab: usize) -> Self {
-        let law = Self::new(logits, None, summary.peak(), Some(inverse_temperature), vocab);
+    pub(crate) fn summarized(
+        kernels: &'a dyn RowKernels,
+        logits: &'a [f32],
+        summary: &RowSummary,
+        inverse_temperature: f64,
+        vocab: usize,
+    ) -> Self {
+        let law = Self::new(kernels, logits, None, summary.peak(), Some(inverse_temperature), vocab);
         // The cell is new, so it is empty.
         let _ = law.total.set(summary.total);
         law
@@ -155,8 +163,13 @@ impl<'a> Law<'a> {
             out[self.peak.token as usize] = 1.0;
             return;
         }
-        for (token, logit) in self.entries() {
-            out[token as usize] = self.weight(logit) / self.total();
+        match self.ids {
+            Some(ids) => {
+                for (&token, probability) in ids.iter().zip(self.support_probabilities()) {
+                    out[token as usize] = probability;
+                }
+            }
+            None => self.kernels.exp_each(self.logits, self.peak.logit, self.scale(), self.total(), out),
         }
     }
 
@@ -170,13 +183,18 @@ impl<'a> Law<'a> {
         if self.is_one_hot() {
             return alloc::vec![1.0];
         }
-        let total = self.total();
-        self.logits.iter().map(|&logit| self.weight(logit) / total).collect()
+        let mut probabilities = alloc::vec![0.0; self.logits.len()];
+        self.kernels.exp_each(self.logits, self.peak.logit, self.scale(), self.total(), &mut probabilities);
+        probabilities
     }
 
     fn entries(&self) -> impl Iterator<Item = (Token, f32)> {
         let token = |index: usize| self.ids.map_or(index as Token, |ids| ids[index]);
         self.logits.iter().enumerate().map(move |(index, &logit)| (token(index), logit))
+    }
+
+    pub(crate) fn kernels(&self) -> &'a dyn RowKernels {
+        self.kernels
     }
 
     /// The logits of the kept tokens, or of all.
@@ -194,6 +212,13 @@ impl<'a> Law<'a> {
     }
 
     pub(crate) fn total(&self) -> f64 {
-        *self.total.get_or_init(|| RowSummary::total_of(self.logits, self.peak.logit, self.scale()))
+        *self.total.get_or_init(|| RowSummary::total_of(self.kernels, self.logits, self.peak.logit, self.scale()))
+    }
+}
+
+impl core::fmt::Debug for Law<'_> {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        let kept = self.ids.map_or(self.logits.len(), <[Token]>::len);
+        f.debug_struct("Law").field("argmax", &self.peak.token).field("kept", &kept).finish_non_exhaustive()
     }
 }

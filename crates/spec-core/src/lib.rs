@@ -38,6 +38,7 @@ mod pipeline;
 #[cfg(test)]
 mod proof;
 mod proposal;
+mod rows;
 mod rule;
 mod scan;
 mod select;
@@ -49,8 +50,8 @@ pub use drawn::Siblings;
 pub use error::{NameError, SamplingError, TreeError, VerifyError};
 pub use law::Law;
 pub use length::{
-    Additive, ByPromptLength, DraftCost, Fixed, Goodput, LENGTH_POLICIES, LengthPolicy, LengthPolicyEntry,
-    LengthPolicyName, Round, Start,
+    Additive, Ask, Average, ByPromptLength, DraftCost, Fixed, Gate, Goodput, LENGTH_POLICIES, LengthPolicy,
+    LengthPolicyEntry, LengthPolicyName, Prices, Round, Start,
 };
 pub use logprob::{TokenLogProb, log_probabilities, top_log_probabilities};
 pub use noise::{Noise, NoiseKeys};
@@ -58,6 +59,7 @@ pub use params::SamplingParams;
 pub use path::{FlatRows, LogitRows, PathLaws, PathMasks, TargetLaws};
 pub use pipeline::{Pipeline, Scratch, TokenMask};
 pub use proposal::Proposal;
+pub use rows::RowKernels;
 pub use rule::{
     AcceptanceRule, Block, Coupled, Entropy, Epsilon, EpsilonPublished, Greedy, Outcome, RULES, Rejection,
     RejectionReason, RejectionRule, RuleEntry, RuleName, Typical,

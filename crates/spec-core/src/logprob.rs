@@ -5,7 +5,7 @@ use alloc::vec::Vec;
 use crate::math::{exp_sum, ln};
 use crate::select::{key_logit, key_token, top_k};
 use crate::summary::peak;
-use crate::{SamplingError, Token};
+use crate::{SamplingError, ScalarScan, Token};
 
 /// The log-probability of an emitted token, and the most probable alternatives.
 #[derive(Clone, Debug, PartialEq)]
@@ -54,6 +54,6 @@ pub fn log_probabilities(logits: &[f32], vocab: usize, out: &mut Vec<f64>) -> Re
 
 /// Log of the sum of the exponentials.
 fn log_sum(row: &[f32]) -> Result<f64, SamplingError> {
-    let peak = peak(row)?;
+    let peak = peak(&ScalarScan, row)?;
     Ok(f64::from(peak.logit) + ln(exp_sum(row, peak.logit, 1.0)))
 }

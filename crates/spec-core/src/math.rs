@@ -31,66 +31,46 @@ pub(crate) fn ln(x: f64) -> f64 {
     k * LN_2_HIGH + (2.0 * s + small)
 }
 
-/// `2^(j/32)` as bits, rounded to nearest.
-const ROOTS: [u64; 32] = [
-    0x3FF0_0000_0000_0000,
-    0x3FF0_59B0_D315_8574,
-    0x3FF0_B558_6CF9_890F,
-    0x3FF1_1301_D012_5B51,
-    0x3FF1_72B8_3C7D_517B,
-    0x3FF1_D487_3168_B9AA,
-    0x3FF2_387A_6E75_6238,
-    0x3FF2_9E9D_F51F_DEE1,
-    0x3FF3_06FE_0A31_B715,
-    0x3FF3_71A7_373A_A9CB,
-    0x3FF3_DEA6_4C12_3422,
-    0x3FF4_4E08_6061_892D,
-    0x3FF4_BFDA_D536_2A27,
-    0x3FF5_342B_569D_4F82,
-    0x3FF5_AB07_DD48_5429,
-    0x3FF6_247E_B03A_5585,
-    0x3FF6_A09E_667F_3BCD,
-    0x3FF7_1F75_E8EC_5F74,
-    0x3FF7_A114_73EB_0187,
-    0x3FF8_2589_994C_CE13,
-    0x3FF8_ACE5_422A_A0DB,
-    0x3FF9_3737_B0CD_C5E5,
-    0x3FF9_C491_82A3_F090,
-    0x3FFA_5503_B23E_255D,
-    0x3FFA_E89F_995A_D3AD,
-    0x3FFB_7F76_F2FB_5E47,
-    0x3FFC_199B_DD85_529C,
-    0x3FFC_B720_DCEF_9069,
-    0x3FFD_5818_DCFB_A487,
-    0x3FFD_FC97_337B_9B5F,
-    0x3FFE_A4AF_A2A4_90DA,
-    0x3FFF_5076_5B6E_4540,
+/// `1/13!` down to `1/2!`: the Taylor series of `(exp(r) - 1 - r) / r^2`, for `|r| <= ln(2) / 2` good to 5e-18.
+const EXP_SERIES: [f64; 12] = [
+    1.0 / 6_227_020_800.0,
+    1.0 / 479_001_600.0,
+    1.0 / 39_916_800.0,
+    1.0 / 3_628_800.0,
+    1.0 / 362_880.0,
+    1.0 / 40_320.0,
+    1.0 / 5_040.0,
+    1.0 / 720.0,
+    1.0 / 120.0,
+    1.0 / 24.0,
+    1.0 / 6.0,
+    0.5,
 ];
 
 /// Exponential of `x <= 0`, within 2 units in the last place; 0 below -708, where the result would be subnormal.
 ///
-/// `x = (32 k + j) ln(2) / 32 + r`: a power of two, a root from the table, and a short series.
+/// `x = k ln(2) + r`: a power of two and a series. No table and no branch, so that compilers turn loops over it into vector
+/// code of any width.
 #[inline(always)]
 pub(crate) fn exp_negative(x: f64) -> f64 {
-    const STEPS_PER_UNIT: f64 = 32.0 * core::f64::consts::LOG2_E;
     // 1.5 * 2^52: adding it leaves the rounded integer in the low bits of the sum.
     const ROUND: f64 = 6_755_399_441_055_744.0;
     let clamped = if x > -708.0 { x } else { -708.0 };
-    let rounded = clamped * STEPS_PER_UNIT + ROUND;
-    let steps = rounded - ROUND;
-    let r = (clamped - steps * (LN_2_HIGH / 32.0)) - steps * (LN_2_LOW / 32.0);
-    // The Taylor series to r^6 / 6!: |r| <= ln(2) / 64 leaves less than 4e-18.
-    let r2 = r * r;
-    let p = (0.5 + r * (1.0 / 6.0)) + r2 * ((1.0 / 24.0 + r * (1.0 / 120.0)) + r2 * (1.0 / 720.0));
-    let bits = rounded.to_bits();
-    let root = ROOTS[(bits & 31) as usize];
-    // k is negative or 0, and the root's exponent is that of 1: no overflow.
-    let power = f64::from_bits(root.wrapping_add((((bits << 12) as i64 >> 17) as u64) << 52));
-    let value = power + power * (r + r2 * p);
+    let rounded = clamped * core::f64::consts::LOG2_E + ROUND;
+    let k = rounded - ROUND;
+    let r = (clamped - k * LN_2_HIGH) - k * LN_2_LOW;
+    let mut p = EXP_SERIES[0];
+    for coefficient in &EXP_SERIES[1..] {
+        p = p * r + coefficient;
+    }
+    // The exponent of the power alone survives the shift.
+    let power = f64::from_bits(rounded.to_bits().wrapping_add(1023) << 52);
+    let value = (1.0 + (r + r * r * p)) * power;
     if x > -708.0 { value } else { 0.0 }
 }
 
 /// Sum over the logits of `exp((logit - max) * scale)` in f64; `-inf` counts as nothing. Eight partial sums, in a fixed order.
+#[inline(always)]
 pub(crate) fn exp_sum_exact(logits: &[f32], max: f32, scale: f64) -> f64 {
     let max = f64::from(max);
     let mut sums = [0.0f64; 8];
@@ -104,6 +84,15 @@ pub(crate) fn exp_sum_exact(logits: &[f32], max: f32, scale: f64) -> f64 {
         *sum += exp_negative((f64::from(logit) - max) * scale);
     }
     sums.iter().sum()
+}
+
+/// Writes `exp((logit - max) * scale) / total` for each logit.
+#[inline(always)]
+pub(crate) fn exp_each(logits: &[f32], max: f32, scale: f64, total: f64, out: &mut [f64]) {
+    let max = f64::from(max);
+    for (out, &logit) in out.iter_mut().zip(logits) {
+        *out = exp_negative((f64::from(logit) - max) * scale) / total;
+    }
 }
 
 /// The greatest relative error of [`exp_sum`].

@@ -1,11 +1,12 @@
 //! From logits to a law: one function for target rows and drafter rows.
 
+use alloc::sync::Arc;
 use alloc::vec::Vec;
 
 use crate::history::History;
 use crate::select::{filters, key_logit, key_token, select};
 use crate::summary::{RowSummary, peak};
-use crate::{Law, SamplingError, SamplingParams, Token};
+use crate::{Law, RowKernels, SamplingError, SamplingParams, ScalarScan, Token};
 
 /// Which tokens a constraint allows next.
 pub trait TokenMask {
@@ -51,11 +52,12 @@ pub struct Scratch {
 /// assert_eq!([law.probability(0), law.probability(1)], [0.0, 0.5]);
 /// # Ok::<(), spec_core::SamplingError>(())
 /// ```
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub struct Pipeline {
     params: SamplingParams,
     vocab: usize,
     history: History,
+    kernels: Arc<dyn RowKernels>,
     /// Lent to [`PathLaws`](crate::PathLaws), so that rounds reuse it.
     pub(crate) spare: Scratch,
 }
@@ -72,7 +74,14 @@ impl Pipeline {
         }
         params.validate(vocab)?;
         let history = History::new(&params);
-        Ok(Self { params, vocab, history, spare: Scratch::default() })
+        Ok(Self { params, vocab, history, kernels: Arc::new(ScalarScan), spare: Scratch::default() })
+    }
+
+    /// Runs the passes over rows with the kernels of a device; the laws stay the same to the last bit.
+    #[must_use]
+    pub fn with_kernels(mut self, kernels: Arc<dyn RowKernels>) -> Self {
+        self.kernels = kernels;
+        self
     }
 
     /// The parameters.
@@ -118,7 +127,7 @@ impl Pipeline {
     /// # Errors
     /// When the row is too short, holds NaN or plus infinity, or has every token masked.
     pub fn law<'a>(
-        &self,
+        &'a self,
         logits: &'a [f32],
         mask: Option<&dyn TokenMask>,
         scratch: &'a mut Scratch,
@@ -132,7 +141,7 @@ impl Pipeline {
     /// # Errors
     /// As [`law`](Self::law).
     pub fn summarized_law<'a>(
-        &self,
+        &'a self,
         logits: &'a [f32],
         mask: Option<&dyn TokenMask>,
         scratch: &'a mut Scratch,
@@ -141,13 +150,13 @@ impl Pipeline {
     }
 
     fn form<'a>(
-        &self,
+        &'a self,
         logits: &'a [f32],
         mask: Option<&dyn TokenMask>,
         scratch: &'a mut Scratch,
         summarize: bool,
     ) -> Result<Law<'a>, SamplingError> {
-        let vocab = self.vocab;
+        let (vocab, kernels) = (self.vocab, &*self.kernels);
         let mut row = logits.get(..vocab).ok_or(SamplingError::RowTooShort { found: logits.len(), vocab })?;
         if !self.history.is_blank() || !self.params.logit_bias.is_empty() || mask.is_some() {
             scratch.row.clear();
@@ -157,11 +166,12 @@ impl Pipeline {
         }
         let inverse_temperature = self.params.inverse_temperature();
         if let Some(scale) = inverse_temperature.filter(|_| summarize && !filters(&self.params, vocab)) {
-            return Ok(Law::summarized(row, &RowSummary::of(row, scale)?, scale, vocab));
+            let summary = RowSummary::with_kernels(kernels, row, scale)?;
+            return Ok(Law::summarized(kernels, row, &summary, scale, vocab));
         }
-        let peak = peak(row)?;
+        let peak = peak(kernels, row)?;
         let Some(scale) = inverse_temperature.filter(|_| filters(&self.params, vocab)) else {
-            return Ok(Law::new(row, None, peak, inverse_temperature, vocab));
+            return Ok(Law::new(kernels, row, None, peak, inverse_temperature, vocab));
         };
         select(&self.params, scale, row, peak, &mut scratch.keys);
         scratch.ids.clear();
@@ -169,7 +179,7 @@ impl Pipeline {
         scratch.logits.clear();
         scratch.logits.extend(scratch.keys.iter().map(|&key| key_logit(key)));
         #[allow(unused_mut)]
-        let mut law = Law::new(&scratch.logits, Some(&scratch.ids), peak, inverse_temperature, vocab);
+        let mut law = Law::new(kernels, &scratch.logits, Some(&scratch.ids), peak, inverse_temperature, vocab);
         #[cfg(test)]
         {
             law.unfiltered = row;
@@ -194,5 +204,11 @@ impl Pipeline {
         if let Some(mask) = mask {
             mask.apply(row);
         }
+    }
+}
+
+impl core::fmt::Debug for Pipeline {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        f.debug_struct("Pipeline").field("params", &self.params).field("vocab", &self.vocab).finish_non_exhaustive()
     }
 }

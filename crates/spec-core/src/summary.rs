@@ -5,9 +5,9 @@
 //! summed against its own maximum, and the blocks are put together in order. A device that holds a row in pieces, such as
 //! the last matrix product of a model, makes the [`BlockSummary`]s where the logits are and combines them here.
 
-use crate::math::{exp_negative, exp_sum_exact, ln};
+use crate::math::{exp_negative, ln};
 use crate::select::Peak;
-use crate::{SamplingError, Token};
+use crate::{RowKernels, SamplingError, ScalarScan, Token};
 
 /// Logits per block: long enough that the finding of a maximum hides behind the exponentials, short enough for the first
 /// level cache. Blocks are part of the definition of a total, so that equal rows have equal totals to the last bit.
@@ -25,9 +25,9 @@ pub struct BlockSummary {
 }
 
 impl BlockSummary {
-    pub(crate) fn of(logits: &[f32], inverse_temperature: f64) -> Self {
-        let max = block_max(logits).0;
-        Self { max, total: block_total(logits, max, inverse_temperature) }
+    pub(crate) fn of(kernels: &dyn RowKernels, logits: &[f32], inverse_temperature: f64) -> Self {
+        let max = kernels.greatest(logits).0;
+        Self { max, total: block_total(kernels, logits, max, inverse_temperature) }
     }
 }
 
@@ -50,12 +50,24 @@ impl RowSummary {
     /// # Errors
     /// [`SamplingError::LogitValue`] for NaN or plus infinity, [`SamplingError::NothingAllowed`] when all tokens are masked.
     pub fn of(row: &[f32], inverse_temperature: f64) -> Result<Self, SamplingError> {
+        Self::with_kernels(&ScalarScan, row, inverse_temperature)
+    }
+
+    /// As [`of`](Self::of), to the same bits, with the kernels of a device.
+    ///
+    /// # Errors
+    /// As [`of`](Self::of).
+    pub fn with_kernels(
+        kernels: &dyn RowKernels,
+        row: &[f32],
+        inverse_temperature: f64,
+    ) -> Result<Self, SamplingError> {
         let mut best = Best::new();
         let mut combined = Combined::default();
         for (index, logits) in row.chunks(BLOCK).enumerate() {
-            let max = best.enter(index, logits);
-            combined
-                .add(BlockSummary { max, total: block_total(logits, max, inverse_temperature) }, inverse_temperature);
+            let max = best.enter(kernels, index, logits);
+            let total = block_total(kernels, logits, max, inverse_temperature);
+            combined.add(BlockSummary { max, total }, inverse_temperature);
         }
         let peak = best.finish(row)?;
         Ok(Self { max: peak.logit, argmax: peak.token, total: combined.total, inverse_temperature })
@@ -73,14 +85,14 @@ impl RowSummary {
     }
 
     /// The total alone, for rows whose maximum is known already; the same bits.
-    pub(crate) fn total_of(row: &[f32], max: f32, inverse_temperature: f64) -> f64 {
+    pub(crate) fn total_of(kernels: &dyn RowKernels, row: &[f32], max: f32, inverse_temperature: f64) -> f64 {
         if row.len() <= BLOCK {
             // The maximum of the only block.
-            return block_total(row, max, inverse_temperature);
+            return block_total(kernels, row, max, inverse_temperature);
         }
         let mut combined = Combined::default();
         for logits in row.chunks(BLOCK) {
-            combined.add(BlockSummary::of(logits, inverse_temperature), inverse_temperature);
+            combined.add(BlockSummary::of(kernels, logits, inverse_temperature), inverse_temperature);
         }
         combined.total
     }
@@ -140,12 +152,13 @@ impl Combined {
     }
 }
 
-fn block_total(logits: &[f32], max: f32, inverse_temperature: f64) -> f64 {
-    if max == f32::NEG_INFINITY { 0.0 } else { exp_sum_exact(logits, max, inverse_temperature) }
+fn block_total(kernels: &dyn RowKernels, logits: &[f32], max: f32, inverse_temperature: f64) -> f64 {
+    if max == f32::NEG_INFINITY { 0.0 } else { kernels.exp_sum(logits, max, inverse_temperature) }
 }
 
 /// The greatest logit of a block, and whether all of its logits are proper: not NaN and below plus infinity.
-fn block_max(logits: &[f32]) -> (f32, bool) {
+#[inline(always)]
+pub(crate) fn block_max(logits: &[f32]) -> (f32, bool) {
     const LANES: usize = 16;
     let mut maxima = [f32::NEG_INFINITY; LANES];
     // NaN is below nothing, so this one comparison finds all that is improper.
@@ -176,8 +189,8 @@ impl Best {
     }
 
     /// Looks at the next block and gives its maximum.
-    fn enter(&mut self, block: usize, logits: &[f32]) -> f32 {
-        let (greatest, proper) = block_max(logits);
+    fn enter(&mut self, kernels: &dyn RowKernels, block: usize, logits: &[f32]) -> f32 {
+        let (greatest, proper) = kernels.greatest(logits);
         self.proper &= proper;
         if greatest > self.logit {
             self.logit = greatest;
@@ -206,10 +219,10 @@ impl Best {
 ///
 /// # Errors
 /// NaN, plus infinity, or nothing but `-inf`.
-pub(crate) fn peak(row: &[f32]) -> Result<Peak, SamplingError> {
+pub(crate) fn peak(kernels: &dyn RowKernels, row: &[f32]) -> Result<Peak, SamplingError> {
     let mut best = Best::new();
     for (block, logits) in row.chunks(BLOCK).enumerate() {
-        best.enter(block, logits);
+        best.enter(kernels, block, logits);
     }
     best.finish(row)
 }

@@ -182,7 +182,7 @@ fn drafting_returns_soon_after_it_begins_to_help() {
                 }
                 let back = since - helps_from;
                 let allowed = match drafter {
-                    DraftCost::Free => 32,
+                    DraftCost::Free | DraftCost::Weighed => 32,
                     DraftCost::Model => 32.max(helps_from / 2),
                 };
                 assert!(back <= allowed, "{drafter:?} from {helps_from}, {kept} kept: back after {back}");

@@ -41,7 +41,9 @@ mod load;
 mod model;
 mod packed;
 mod pool;
+mod rows;
 mod scan;
+mod shortlist;
 
 pub use activation::{ActivationForm, QuantizedRows};
 pub use error::CpuError;
@@ -54,4 +56,5 @@ pub use load::LoadOptions;
 pub use model::CpuModel;
 pub use packed::{PackedMatrix, WeightMemory, WeightType};
 pub use pool::{Pool, SharedSlice};
+pub use rows::row_kernels;
 pub use scan::noise_scan;

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use parking_lot::Mutex;
+use spec_core::Token;
 use spec_model::Checkpoint;
 use spec_runtime::kv::PagedKv;
 use spec_runtime::{Batch, Model, ModelConfig, Pass, Row, Rows, RuntimeError, SeqId, Stream, Want};
@@ -11,6 +12,7 @@ use crate::decoder::{Decoder, DecoderWeights, Workspace};
 use crate::kv::{BLOCK_TOKENS, KvShape};
 use crate::kv_cache::{self, KvCache};
 use crate::load::LoadOptions;
+use crate::shortlist::Shortlist;
 use crate::{CpuError, Pool};
 
 /// Logit buffers kept for later passes.
@@ -37,6 +39,7 @@ pub struct CpuModel {
 struct State {
     cache: Box<dyn KvCache>,
     workspace: Workspace,
+    shortlist: Option<Shortlist>,
 }
 
 impl CpuModel {
@@ -90,7 +93,7 @@ impl CpuModel {
                 max_rows,
             },
             token_bytes: shape.token_elements() * kv.bytes(),
-            state: Mutex::new(State { cache, workspace: Workspace::new(config) }),
+            state: Mutex::new(State { cache, workspace: Workspace::new(config), shortlist: None }),
             pages: Mutex::new(PagedKv::new(blocks, BLOCK_TOKENS, context)),
             decoder: Decoder { config: config.clone(), weights, isa },
             pool,
@@ -204,18 +207,36 @@ impl Model for CpuModel {
         Ok(())
     }
 
+    fn shortlist(&self, tokens: &[Token]) -> Result<bool, RuntimeError> {
+        let head = self.decoder.weights.head();
+        let mut state = self.state.lock();
+        let extended = match &mut state.shortlist {
+            Some(shortlist) => shortlist.extend(head, tokens),
+            none => Shortlist::new(head).and_then(|mut shortlist| {
+                shortlist.extend(head, tokens)?;
+                *none = Some(shortlist);
+                Ok(())
+            }),
+        };
+        extended
+            .map(|()| true)
+            .map_err(|error| RuntimeError::Device { device: self.config.device.clone(), reason: error.to_string() })
+    }
+
     fn submit(&self, _: &dyn Stream, batch: &Batch) -> Result<Box<dyn Pass>, RuntimeError> {
         let rows = &batch.rows[..];
         self.check(rows)?;
         let mut state = self.state.lock();
-        let State { cache, workspace } = &mut *state;
+        let State { cache, workspace, shortlist } = &mut *state;
         let places = {
             let mut pages = self.pages.lock();
             let places = pages.append(rows)?;
             workspace.plan.build(&pages, rows, &places)?;
             places
         };
-        let scored: Vec<usize> = (0..rows.len()).filter(|&row| rows[row].want == Want::Logits).collect();
+        let scored: Vec<usize> = (0..rows.len()).filter(|&row| rows[row].want != Want::Nothing).collect();
+        let whole = rows.iter().any(|row| row.want == Want::Logits);
+        let shortlist = shortlist.as_ref().filter(|_| !whole);
         let vocab = self.config.vocab;
         let mut results = Results {
             logits: self.buffer(scored.len()),
@@ -228,9 +249,12 @@ impl Model for CpuModel {
         }
         if !rows.is_empty() {
             let logits = &mut results.logits[..scored.len() * vocab];
-            self.decoder.forward(&self.pool, &mut **cache, workspace, (rows, &places), &scored, logits).map_err(
-                |error| RuntimeError::Device { device: self.config.device.clone(), reason: error.to_string() },
-            )?;
+            self.decoder
+                .forward(&self.pool, &mut **cache, workspace, (rows, &places), &scored, shortlist, logits)
+                .map_err(|error| RuntimeError::Device {
+                    device: self.config.device.clone(),
+                    reason: error.to_string(),
+                })?;
         }
         Ok(Box::new(Done(results)))
     }

@@ -137,6 +137,22 @@ impl PackedMatrix {
         Ok(Self { ty, outputs, inputs, panel_bytes, region })
     }
 
+    /// A matrix of panels of another, none yet, with room for `panels` of them.
+    pub(crate) fn selection_of(&self, panels: usize) -> Result<Self, CpuError> {
+        let region = WeightMemory::exact().reserve(panels * self.panel_bytes)?;
+        Ok(Self { ty: self.ty, outputs: 0, inputs: self.inputs, panel_bytes: self.panel_bytes, region })
+    }
+
+    /// Appends a panel of `source`; `false` when there is no room left.
+    pub(crate) fn append_panel(&mut self, source: &Self, panel: usize) -> bool {
+        debug_assert_eq!((self.ty, self.inputs), (source.ty, source.inputs), "a selection of this matrix");
+        let start = self.panels() * self.panel_bytes;
+        let Some(target) = self.region.as_mut_slice().get_mut(start..start + self.panel_bytes) else { return false };
+        target.copy_from_slice(source.panel(panel));
+        self.outputs += LANES;
+        true
+    }
+
     /// Storage type.
     #[must_use]
     pub fn weight_type(&self) -> WeightType {

@@ -24,7 +24,10 @@ mod stream;
 mod text;
 
 pub use clock::Clock;
-pub use drafter::{DraftContext, Drafter, GenerationId, ModelDrafter, NgramDrafter, ScriptedDrafter};
+pub use drafter::{
+    Chooser, Class, DraftContext, Drafter, GenerationId, ModelDrafter, NgramDrafter, Odds, ScriptedDrafter,
+    SuffixDrafter, Work, Worth,
+};
 pub use emission::{Emitted, FinishReason, StopRules};
 pub use engine::{Completion, Engine, Generation};
 pub use error::RuntimeError;

@@ -45,6 +45,9 @@ pub enum Want {
     Nothing,
     /// The row's logits, `f32` per token id.
     Logits,
+    /// The logits of the tokens on the model's shortlist ([`Model::shortlist`]) at least; those not computed are `-inf`.
+    /// For drafts, where a token that is missing costs an acceptance and nothing else.
+    Shortlist,
 }
 
 /// One row of a pass: a token to be stored and, if wanted, scored.
@@ -95,7 +98,7 @@ impl Batch {
 
 /// Results of a pass, indexed like its batch.
 pub trait Rows: Send {
-    /// The logits of a row that was submitted with [`Want::Logits`]: `f32`, [`ModelConfig::vocab`] wide.
+    /// The logits of a row that was submitted with [`Want::Logits`] or [`Want::Shortlist`]: `f32`, [`ModelConfig::vocab`] wide.
     ///
     /// # Errors
     /// [`RuntimeError::NotWanted`] for a row that asked for nothing.
@@ -148,6 +151,16 @@ pub trait Model: Send + Sync {
     /// # Errors
     /// [`RuntimeError::BadPath`] (the reservation is rolled back then) or [`RuntimeError::UnknownSequence`].
     fn settle(&self, seq: SeqId, path: &[u32]) -> Result<(), RuntimeError>;
+
+    /// Adds tokens to the model's shortlist, which all its sequences share. `false`: the model keeps none, and
+    /// [`Want::Shortlist`] is [`Want::Logits`].
+    ///
+    /// # Errors
+    /// When the device has no memory for it.
+    fn shortlist(&self, tokens: &[Token]) -> Result<bool, RuntimeError> {
+        let _ = tokens;
+        Ok(false)
+    }
 
     /// Starts a pass on `stream`.
     ///

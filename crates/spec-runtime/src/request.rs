@@ -65,6 +65,8 @@ pub struct Request {
     /// How many tokens are drafted a round.
     #[doc(alias = "max_spec_length")]
     pub draft_len: Box<dyn LengthPolicy>,
+    /// Children that a draft's node may have at most: 1 keeps drafts to chains.
+    pub draft_width: usize,
     /// Alternatives to report with each token's log-probability; `None` reports nothing.
     pub logprobs: Option<usize>,
     /// Lets another thread end it.
@@ -82,6 +84,7 @@ impl Request {
             stop: StopRules { max_tokens, ..StopRules::default() },
             rule: None,
             draft_len: Box::new(Fixed(5)),
+            draft_width: usize::MAX,
             logprobs: None,
             cancel: CancelToken::new(),
         }

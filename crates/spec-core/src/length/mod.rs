@@ -1,9 +1,13 @@
 //! How many tokens to draft in the next round.
 
+mod gate;
 mod goodput;
+mod prices;
 mod table;
 
+pub use gate::{Ask, Gate};
 pub use goodput::Goodput;
+pub use prices::{Average, Prices};
 pub use table::{LENGTH_POLICIES, LengthPolicyEntry, LengthPolicyName};
 
 use alloc::collections::VecDeque;
@@ -16,6 +20,8 @@ pub enum DraftCost {
     Free,
     /// Passes of a model, and catching up on text it has not seen.
     Model,
+    /// Several drafters, of which it weighs itself what each is worth: the policy names limits and prices.
+    Weighed,
 }
 
 /// What is known when a generation starts.
@@ -60,6 +66,11 @@ pub trait LengthPolicy: Send {
     /// How many of the last tokens the drafter need look at in the coming round; `None` is all. Asked after [`next`](Self::next).
     /// A drafter that is being tried need not catch up on a long text first.
     fn context(&self) -> Option<usize> {
+        None
+    }
+
+    /// What drafts must be worth in the coming round; `None`: drafters propose as many tokens as [`next`](Self::next) says.
+    fn prices(&self) -> Option<&Prices> {
         None
     }
 

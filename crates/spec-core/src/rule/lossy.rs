@@ -9,7 +9,7 @@ use crate::math::exp_negative;
 use crate::summary::peak;
 use crate::{
     AcceptanceRule, Choices, DraftTree, Law, NodeId, NodeKind, Outcome, Proposal, Purpose, Rejection, RejectionReason,
-    Siblings, SmallPath, TargetLaws, VerifyError,
+    ScalarScan, Siblings, SmallPath, TargetLaws, VerifyError,
 };
 
 /// Typical acceptance: keeps `x` when `p(x) > min(epsilon, delta exp(-H(p)))`, H the entropy (Cai et al., Medusa, arXiv
@@ -175,7 +175,7 @@ impl AcceptanceRule for Entropy {
     ) -> Result<Outcome, VerifyError> {
         descend(tree, target, choices, |target, node| {
             let row = target.unprocessed(node)?;
-            let law = Law::new(row, None, peak(row)?, Some(1.0), row.len());
+            let law = Law::new(&ScalarScan, row, None, peak(&ScalarScan, row)?, Some(1.0), row.len());
             Ok(self.theta.min(exp_negative(-self.alpha * law.entropy())))
         })
     }

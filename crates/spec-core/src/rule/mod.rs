@@ -105,7 +105,7 @@ fn draw_from_law(
         return law.argmax();
     }
     let key = ChoiceKey { position, node, purpose, draw: 0 };
-    let entry = Blocks::of(law.logits(), law.scale()).draw(law.logits(), &[], key, choices);
+    let entry = Blocks::of(law.kernels(), law.logits(), law.scale()).draw(law.logits(), &[], key, choices);
     // The maximum has weight 1: only a source that refuses to choose comes to nothing.
     entry.map_or(law.argmax(), |entry| law.kept().map_or(entry as Token, |ids| ids[entry]))
 }

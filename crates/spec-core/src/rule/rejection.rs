@@ -166,7 +166,7 @@ pub(super) fn excess(law: &Law<'_>, scale: f64, proposed: &Proposed<'_>, p: &mut
     match (law.support(), proposed) {
         // Two whole rows: no look-ups.
         (None, Proposed::Drawn { law: drawn, excluded, mass }) if drawn.ids.is_none() && excluded.is_empty() => {
-            p.iter_mut().zip(drawn.probabilities()).for_each(|(p, q)| clip(p, q / mass));
+            p.iter_mut().zip(drawn.probabilities(law.kernels())).for_each(|(p, q)| clip(p, q / mass));
         }
         (None, _) => p.iter_mut().zip(0..).for_each(|(p, token)| clip(p, proposed.probability(token))),
         (Some(ids), _) => p.iter_mut().zip(ids).for_each(|(p, &token)| clip(p, proposed.probability(token))),

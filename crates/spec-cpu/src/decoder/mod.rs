@@ -11,6 +11,7 @@ use spec_runtime::kv::Place;
 
 use crate::attention::AttentionPlan;
 use crate::kv_cache::KvCache;
+use crate::shortlist::Shortlist;
 use crate::{ActivationForm, CpuError, Isa, PackedMatrix, Pool, Product, QuantizedRows, SharedSlice, matmul};
 use rope::Rope;
 pub(crate) use weights::{DecoderWeights, LayerWeights};
@@ -39,6 +40,7 @@ pub(crate) struct Workspace {
     gate: Vec<f32>,
     up: Vec<f32>,
     scored: Vec<f32>,
+    listed: Vec<f32>,
     normed: Activations,
     attended_codes: Activations,
     inner_codes: Activations,
@@ -57,6 +59,7 @@ impl Workspace {
             gate: Vec::new(),
             up: Vec::new(),
             scored: Vec::new(),
+            listed: Vec::new(),
             normed: Activations::default(),
             attended_codes: Activations::default(),
             inner_codes: Activations::default(),
@@ -108,7 +111,7 @@ fn part(buffer: &mut Vec<f32>, len: usize) -> &mut [f32] {
 
 impl Decoder {
     /// Runs `rows`, which lie at `places` and are described by the workspace's plan, and writes the logits of those
-    /// that `scored` names, in its order, to `logits`.
+    /// that `scored` names, in its order, to `logits`; with a shortlist, those of its tokens alone.
     pub(crate) fn forward(
         &self,
         pool: &Pool,
@@ -116,6 +119,7 @@ impl Decoder {
         workspace: &mut Workspace,
         (rows, places): (&[Row], &[Place]),
         scored: &[usize],
+        shortlist: Option<&Shortlist>,
         logits: &mut [f32],
     ) -> Result<(), CpuError> {
         let (config, isa, count) = (&self.config, self.isa, rows.len());
@@ -176,7 +180,14 @@ impl Decoder {
         normed.fill(&[head], |into| {
             into.quantize_rms_norm(isa, pool, scored.len(), last, &self.weights.output_norm, epsilon)
         })?;
-        matmul(isa, pool, &mut [Product::new(head, normed.of(head), logits)])
+        let Some(shortlist) = shortlist else {
+            return matmul(isa, pool, &mut [Product::new(head, normed.of(head), logits)]);
+        };
+        let matrix = shortlist.matrix();
+        let listed = part(&mut workspace.listed, scored.len() * matrix.outputs());
+        matmul(isa, pool, &mut [Product::new(matrix, normed.of(matrix), listed)])?;
+        shortlist.spread(listed, logits, config.vocab_size);
+        Ok(())
     }
 
     /// Turns the queries and keys of all rows to their positions.

@@ -1,14 +1,21 @@
 //! Drafters: where guesses come from.
 
+mod chooser;
 mod model;
 mod ngram;
+mod odds;
 mod scripted;
+mod shortlist;
+mod suffix;
 
+pub use chooser::Chooser;
 pub use model::ModelDrafter;
 pub use ngram::NgramDrafter;
+pub use odds::{Class, Odds};
 pub use scripted::ScriptedDrafter;
+pub use suffix::SuffixDrafter;
 
-use spec_core::{Choices, DraftCost, DraftTree, Pipeline, Proposal, Token};
+use spec_core::{Choices, DraftCost, DraftTree, NodeId, Pipeline, Prices, Proposal, Token};
 
 use crate::RuntimeError;
 
@@ -34,6 +41,36 @@ pub struct DraftContext<'a> {
     pub budget: usize,
     /// How many of the last tokens are worth looking at, when a drafter is only being tried; `None` is all.
     pub context: Option<usize>,
+    /// Children that a node may have: 1 where the rule judges chains only.
+    pub width: usize,
+    /// What the policy says that drafts must be worth, to a drafter that weighs its drafts; `None`: draft the whole budget.
+    pub prices: Option<&'a Prices>,
+    /// The same for one of several drafters, by the one that weighs them.
+    pub worth: Option<Worth<'a>>,
+}
+
+/// What a draft pass of a drafter must be worth.
+#[derive(Clone, Copy, Debug)]
+pub struct Worth<'a> {
+    /// How the drafter's tokens have fared.
+    pub odds: &'a Odds,
+    /// Tokens that the round is expected to emit without this drafter, and the seconds that it takes.
+    pub tokens: f64,
+    /// See `tokens`.
+    pub seconds: f64,
+    /// Seconds of a pass of the drafter.
+    pub pass: f64,
+    /// Seconds that a row adds to the target's pass.
+    pub row: f64,
+}
+
+/// What the last draft took.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Work {
+    /// Passes of a model.
+    pub passes: usize,
+    /// Tokens that it caught up on beside.
+    pub caught_up: usize,
 }
 
 /// A source of guesses. Whatever it proposes, the output stays the same; only time changes.
@@ -55,6 +92,17 @@ pub trait Drafter: Send {
     /// Whether its trees may branch. Rules that judge chains only refuse such a drafter before it drafts.
     fn branches(&self) -> bool {
         false
+    }
+
+    /// What is to be expected of a node of the last [`draft`](Self::draft): nodes of one class fare alike.
+    fn class(&self, generation: GenerationId, node: NodeId) -> Class {
+        let _ = (generation, node);
+        Class { index: 0, prior: 0.5 }
+    }
+
+    /// What the last [`draft`](Self::draft) took.
+    fn work(&self) -> Work {
+        Work::default()
     }
 
     /// Proposes a tree of at most `context.budget` nodes below the committed text; an empty tree is a legal answer.

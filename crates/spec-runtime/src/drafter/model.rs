@@ -1,27 +1,85 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use spec_core::{DraftTree, Pipeline, Scratch, Token};
+use spec_core::{DraftTree, Law, NodeId, Pipeline, Proposal, Scratch, Token};
 
-use super::{DraftContext, Drafter, GenerationId};
-use crate::{Batch, HostStream, KvGuard, Model, Rows, RuntimeError, Sequence, Stream, Want};
+use super::shortlist::Shortlist;
+use super::{Class, DraftContext, Drafter, GenerationId, Work, Worth};
+use crate::{Batch, HostStream, KvGuard, Model, Row, Rows, RuntimeError, Sequence, Stream, Want};
 
 /// Drafts with a model of its own: a smaller one of the same vocabulary, or the target's file opened again.
 ///
 /// Its KV cache holds entries of the committed prefix only. Tokens it has not seen, because they were the
 /// target's corrections or because rounds went by without drafting, are caught up before it proposes.
+///
+/// Without [`DraftContext::worth`] it proposes a chain of the whole budget. With it, it grows a tree level by level: a pass of
+/// the model looks behind the nodes that are likeliest to stand, for as long as the tokens that this is expected to add are worth
+/// the pass.
 pub struct ModelDrafter {
     model: Arc<dyn Model>,
     stream: Box<dyn Stream>,
     name: String,
     states: HashMap<GenerationId, State>,
     scratch: Scratch,
+    work: Work,
+    /// `None`: every token is scored.
+    shortlist: Option<Shortlist>,
 }
 
 struct State {
     sequence: Sequence,
-    /// Rows of the block under verification, and how many of them were submitted.
-    block: Option<(KvGuard, usize)>,
+    block: Option<Block>,
+    /// Classes of the nodes proposed last, in their order.
+    classes: Vec<Class>,
+    /// Length of the text that the shortlist has seen.
+    listed: usize,
+}
+
+/// The rows of a draft under verification.
+struct Block {
+    guard: KvGuard,
+    /// Length of the committed text that they follow.
+    base: usize,
+    /// Parent row and token of each, in the order of submission.
+    rows: Vec<(Option<u32>, Token)>,
+}
+
+impl Block {
+    /// Keeps the rows that are part of the text now. Its last token is fed in the next round by whoever goes on from there.
+    fn commit(self, text: &[Token]) -> Result<(), RuntimeError> {
+        let mut path: Vec<u32> = Vec::new();
+        for &token in text.get(self.base..text.len().saturating_sub(1)).unwrap_or_default() {
+            let next = (path.last().copied(), token);
+            match self.rows.iter().position(|&row| row == next) {
+                Some(row) => path.push(row as u32),
+                None => break,
+            }
+        }
+        self.guard.commit(&path)
+    }
+}
+
+/// Nodes that one pass looks behind at most, and children proposed below one: passes of a few rows cost little more than one.
+const BEAM: usize = 4;
+const CHILDREN: usize = 3;
+/// Rows that a draft may take in the drafter's cache when it grows a tree.
+const TREE_ROWS: usize = 32;
+/// What a row adds to a pass of the draft model, as a share of the pass.
+const ROW: f64 = 0.04;
+/// Nodes that the target's pass is expected to have room for.
+const ROWS: usize = 7;
+
+/// Classes of the likeliest token by its probability, of further ones by theirs, and of drawn tokens by the greatest probability:
+/// what may be looked at before a draw.
+const FIRST: u8 = 0;
+const FURTHER: u8 = 16;
+const DRAWN: u8 = 32;
+const BOUNDS: [f64; 15] = [0.01, 0.02, 0.05, 0.1, 0.15, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 0.97, 0.995];
+
+fn class(base: u8, probability: f64) -> Class {
+    let bucket = BOUNDS.partition_point(|&bound| bound <= probability);
+    // Two models that agree do so more often than either is sure of itself; further ones less.
+    Class { index: base + bucket as u8, prior: probability.clamp(0.01, 0.98) }
 }
 
 impl ModelDrafter {
@@ -29,7 +87,29 @@ impl ModelDrafter {
     /// ([`check_vocabularies`](crate::check_vocabularies)).
     pub fn new(model: Arc<dyn Model>) -> Self {
         let name = format!("model {}", model.config().name);
-        Self { model, stream: Box::new(HostStream), name, states: HashMap::new(), scratch: Scratch::default() }
+        Self {
+            model,
+            stream: Box::new(HostStream),
+            name,
+            states: HashMap::new(),
+            scratch: Scratch::default(),
+            work: Work::default(),
+            shortlist: None,
+        }
+    }
+
+    /// Scores the tokens that are likely to come, and not the whole vocabulary: a pass costs less, and a token that is missing is
+    /// not drafted. The list is learnt from prompts and answers; when too many are missing, all are scored.
+    ///
+    /// # Errors
+    /// When the model's device has no memory for it.
+    pub fn with_shortlist(mut self) -> Result<Self, RuntimeError> {
+        self.shortlist = Shortlist::new(&*self.model)?;
+        Ok(self)
+    }
+
+    fn want(&self) -> Want {
+        self.shortlist.as_ref().map_or(Want::Logits, Shortlist::want)
     }
 
     /// Runs passes on a stream of the model's device.
@@ -40,61 +120,172 @@ impl ModelDrafter {
     }
 
     /// Brings the drafter's cache up to the committed text; gives the last pass and the row of the last token.
-    fn catch_up(&self, sequence: &Sequence, tokens: &[Token]) -> Result<(Box<dyn Rows>, usize), RuntimeError> {
+    fn catch_up(&mut self, sequence: &Sequence, tokens: &[Token]) -> Result<(Box<dyn Rows>, usize), RuntimeError> {
         loop {
             let done = sequence.kv_len()?;
             let end = tokens.len().min(done + self.model.config().max_rows);
             let last = end == tokens.len();
-            let want = if last { Want::Logits } else { Want::Nothing };
+            let want = if last { self.want() } else { Want::Nothing };
             let guard = KvGuard::reserve(sequence, end - done)?;
             let batch = Batch::chain(sequence.id(), &tokens[done..end], done, None, want);
             let rows = self.model.submit(&*self.stream, &batch)?.wait()?;
             guard.commit_chain(end - done)?;
+            self.work.caught_up += end - done - usize::from(last);
             if last {
+                self.work.passes += 1;
                 return Ok((rows, end - done - 1));
             }
         }
     }
 
-    /// Drafts a chain behind `text`, which is the end of the committed text; gives it with the open reservation of its rows
-    /// and their number.
-    fn draft_chain(
+    /// Drafts behind `text`, which is the end of the committed text.
+    fn grow(
         &mut self,
         sequence: &Sequence,
         text: &[Token],
         budget: usize,
         context: &mut DraftContext<'_>,
-    ) -> Result<(DraftTree, KvGuard, usize), RuntimeError> {
+    ) -> Result<(DraftTree, Block, Vec<Class>), RuntimeError> {
         let committed = context.tokens.len();
-        let (mut rows, mut row) = self.catch_up(sequence, text)?;
-        let guard = KvGuard::reserve(sequence, budget - 1)?;
+        let (mut rows, row) = self.catch_up(sequence, text)?;
+        // The last position of the context takes the last row.
+        let depth = budget.min(self.model.config().context + 1 - text.len());
+        let capacity = if context.worth.is_some() { TREE_ROWS.min(self.model.config().max_rows) } else { depth - 1 };
+        let mut block = Block { guard: KvGuard::reserve(sequence, capacity)?, base: committed, rows: Vec::new() };
+        let drawn = matches!(context.proposal, Proposal::Sampled(_) | Proposal::Confident);
+        let width = match context.worth {
+            Some(_) if !drawn => context.width.clamp(1, CHILDREN),
+            _ => 1,
+        };
+        let ahead = Ahead { worth: context.worth, depth, width, drawn, end_ids: context.end_ids };
         let history = Restored { length: context.pipeline.len(), pipeline: &mut *context.pipeline };
-        let mut tree = DraftTree::new();
-        let mut parent = None;
-        let mut submitted: usize = 0;
+        let mut draft =
+            Growing { tree: DraftTree::new(), classes: Vec::new(), survival: Vec::new(), rows: Vec::new(), passes: 1 };
+
+        // The nodes whose rows are at hand, by row of the pass.
+        let mut looked_behind: Vec<(Option<NodeId>, usize)> = vec![(None, row)];
         loop {
-            let law = history.pipeline.law(rows.logits(row)?, None, &mut self.scratch)?;
-            let position = committed + tree.len();
-            let nodes = context
-                .proposal
-                .propose(&mut tree, parent, &law, 1, position, context.choices)
-                .map_err(|source| RuntimeError::Draft { drafter: self.name.clone(), source })?;
-            let Some(&node) = nodes.first() else { break };
-            let token = tree.node(node).token;
-            if tree.len() == budget || context.end_ids.contains(&token) {
+            for &(parent, row) in &looked_behind {
+                history.pipeline.truncate(history.length);
+                let path = parent.map(|parent| draft.tree.path(parent)).unwrap_or_default();
+                for &node in &path {
+                    history.pipeline.push(draft.tree.node(node).token);
+                }
+                let logits = rows.logits(row)?;
+                let law = if context.worth.is_some() {
+                    history.pipeline.summarized_law(logits, None, &mut self.scratch)?
+                } else {
+                    history.pipeline.law(logits, None, &mut self.scratch)?
+                };
+                let position = committed + path.len();
+                // Known before anything is drawn.
+                let before = context.worth.map(|_| law.soft_probability(law.argmax()));
+                let nodes = context
+                    .proposal
+                    .propose(&mut draft.tree, parent, &law, width, position, context.choices)
+                    .map_err(|source| RuntimeError::Draft { drafter: self.name.clone(), source })?;
+                draft.weigh(&ahead, &law, before, parent, &nodes);
+            }
+            let chosen = draft.worth_looking_behind(&ahead, capacity - block.rows.len());
+            if chosen.is_empty() {
                 break;
             }
-            parent = Some(node);
-            history.pipeline.push(token);
-            let above = submitted.checked_sub(1).map(|row| row as u32);
-            let position = text.len() + submitted;
-            let batch = Batch::chain(sequence.id(), &[token], position, above, Want::Logits);
+            looked_behind.clear();
+            let mut batch = Batch::default();
+            for (index, &node) in chosen.iter().enumerate() {
+                let token = draft.tree.node(node).token;
+                let parent = draft.tree.node(node).parent.and_then(|parent| draft.rows[parent.index()]);
+                let position = text.len() - 1 + draft.tree.depth(node);
+                batch.rows.push(Row { seq: sequence.id(), token, position, parent, want: self.want() });
+                draft.rows[node.index()] = Some(block.rows.len() as u32);
+                block.rows.push((parent, token));
+                looked_behind.push((Some(node), index));
+            }
             rows = self.model.submit(&*self.stream, &batch)?.wait()?;
-            row = 0;
-            submitted += 1;
+            self.work.passes += 1;
+            draft.passes += 1;
         }
         drop(history);
-        Ok((tree, guard, submitted))
+        Ok((draft.tree, block, draft.classes))
+    }
+}
+
+/// What decides how far a draft goes.
+struct Ahead<'a> {
+    worth: Option<Worth<'a>>,
+    /// Greatest depth of a node.
+    depth: usize,
+    /// Children of a node.
+    width: usize,
+    /// Whether tokens are drawn, after which none may be dropped for what it is.
+    drawn: bool,
+    end_ids: &'a [Token],
+}
+
+/// A tree that grows, and what is expected of its nodes.
+struct Growing {
+    tree: DraftTree,
+    classes: Vec<Class>,
+    /// Probability that a node and all above it are accepted.
+    survival: Vec<f64>,
+    /// The row that looks behind a node, once there is one.
+    rows: Vec<Option<u32>>,
+    /// Passes of the draft model so far.
+    passes: usize,
+}
+
+impl Growing {
+    fn weigh(
+        &mut self,
+        ahead: &Ahead<'_>,
+        law: &Law<'_>,
+        greatest: Option<f64>,
+        parent: Option<NodeId>,
+        nodes: &[NodeId],
+    ) {
+        for (rank, &node) in nodes.iter().enumerate() {
+            self.rows.push(None);
+            let class = match greatest {
+                None => Class { index: DRAWN, prior: 0.5 },
+                Some(greatest) if ahead.drawn => class(DRAWN, greatest),
+                Some(_) => {
+                    let own = law.soft_probability(self.tree.node(node).token);
+                    class(if rank == 0 { FIRST } else { FURTHER }, own)
+                }
+            };
+            let above = parent.map_or(1.0, |parent| self.survival[parent.index()]);
+            self.survival.push(above * ahead.worth.map_or(1.0, |worth| worth.odds.expect(class)));
+            self.classes.push(class);
+        }
+    }
+
+    /// The nodes that the next pass looks behind.
+    fn worth_looking_behind(&self, ahead: &Ahead<'_>, room: usize) -> Vec<NodeId> {
+        let open = |&(id, node): &(NodeId, &spec_core::Node)| {
+            self.rows[id.index()].is_none() && self.tree.depth(id) < ahead.depth && !ahead.end_ids.contains(&node.token)
+        };
+        let open = self.tree.nodes().filter(open).map(|(id, _)| id);
+        let Some(worth) = &ahead.worth else {
+            // A chain: its last node, until it is long enough.
+            return open.filter(|node| node.index() + 1 == self.tree.len()).take(room).collect();
+        };
+        let mut candidates: Vec<NodeId> = open.collect();
+        candidates.sort_by(|a, b| self.survival[b.index()].total_cmp(&self.survival[a.index()]));
+        candidates.truncate(if ahead.width == 1 { 1 } else { BEAM }.min(room));
+        let first = usize::from(if ahead.drawn { DRAWN } else { FIRST });
+        let next = worth.odds.expect_any(first..first + 16, 0.75);
+        // What the round has so far: the likeliest nodes, in a pass of as many rows.
+        let mut survival = self.survival.clone();
+        survival.sort_by(|a, b| b.total_cmp(a));
+        survival.truncate(ROWS);
+        let tokens = worth.tokens + survival.iter().sum::<f64>();
+        let passes = self.passes as f64 * worth.pass;
+        let rate = tokens / (worth.seconds + passes + worth.row * survival.len() as f64);
+        let gain = |node: &NodeId| self.survival[node.index()] * next - rate * worth.row;
+        candidates.retain(|node| gain(node) > rate * worth.pass * ROW);
+        let total: f64 = candidates.iter().map(gain).sum();
+        let price = rate * worth.pass * (1.0 + ROW * candidates.len().saturating_sub(1) as f64);
+        if total > price { candidates } else { Vec::new() }
     }
 }
 
@@ -107,37 +298,52 @@ impl Drafter for ModelDrafter {
         true
     }
 
+    fn class(&self, generation: GenerationId, node: NodeId) -> Class {
+        let classes = self.states.get(&generation).map(|state| &state.classes);
+        classes.and_then(|classes| classes.get(node.index())).copied().unwrap_or(Class { index: DRAWN, prior: 0.5 })
+    }
+
+    fn work(&self) -> Work {
+        self.work
+    }
+
     fn draft(&mut self, mut context: DraftContext<'_>) -> Result<DraftTree, RuntimeError> {
+        self.work = Work::default();
         let seen = context.context.filter(|&seen| seen > 0 && seen < context.tokens.len());
         let text = &context.tokens[context.tokens.len() - seen.unwrap_or(context.tokens.len())..];
-        // The last draft token is proposed, never fed, so the row of position `text.len() - 1 + k - 1` is the last.
-        let room = (self.model.config().context + 1).saturating_sub(text.len());
-        let budget = context.budget.min(room);
+        let budget = context.budget.min((self.model.config().context + 1).saturating_sub(text.len()));
         if budget == 0 {
             return Ok(DraftTree::new());
         }
         let state = match self.states.remove(&context.generation) {
             Some(state) => state,
-            None => State { sequence: Sequence::open(&self.model)?, block: None },
+            None => State { sequence: Sequence::open(&self.model)?, block: None, classes: Vec::new(), listed: 0 },
         };
         // An error below drops the state: the sequence closes, and the next round starts it afresh.
-        let State { sequence, block } = state;
+        let State { sequence, block, listed, .. } = state;
         drop(block);
-        let (tree, block) = if seen.is_some() {
+        if let Some(shortlist) = &mut self.shortlist {
+            match context.tokens.get(listed..) {
+                Some(emitted) if listed > 0 => shortlist.follow(&*self.model, emitted)?,
+                _ => shortlist.read(&*self.model, context.tokens)?,
+            }
+        }
+        let (tree, block, classes) = if seen.is_some() {
             // A trial reads the end of the text as if there were nothing before it, on the side.
             let aside = Sequence::open(&self.model)?;
-            (self.draft_chain(&aside, text, budget, &mut context)?.0, None)
+            let (tree, _, classes) = self.grow(&aside, text, budget, &mut context)?;
+            (tree, None, classes)
         } else {
-            let (tree, guard, submitted) = self.draft_chain(&sequence, text, budget, &mut context)?;
-            (tree, Some((guard, submitted)))
+            let (tree, block, classes) = self.grow(&sequence, text, budget, &mut context)?;
+            (tree, Some(block), classes)
         };
-        self.states.insert(context.generation, State { sequence, block });
+        self.states.insert(context.generation, State { sequence, block, classes, listed: context.tokens.len() });
         Ok(tree)
     }
 
-    fn observe(&mut self, generation: GenerationId, _: &[Token], accepted: usize) -> Result<(), RuntimeError> {
+    fn observe(&mut self, generation: GenerationId, tokens: &[Token], _: usize) -> Result<(), RuntimeError> {
         match self.states.get_mut(&generation).and_then(|state| state.block.take()) {
-            Some((guard, submitted)) => guard.commit_chain(accepted.min(submitted)),
+            Some(block) => block.commit(tokens),
             None => Ok(()),
         }
     }

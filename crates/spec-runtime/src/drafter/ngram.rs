@@ -1,9 +1,10 @@
 use std::collections::HashMap;
 use std::hash::{BuildHasherDefault, Hasher};
 
-use spec_core::{DraftCost, DraftTree, Origin, Token};
+use spec_core::{DraftCost, DraftTree, NodeId, Origin, Token};
 
-use super::{DraftContext, Drafter, GenerationId};
+use super::suffix::copied;
+use super::{Class, DraftContext, Drafter, GenerationId};
 use crate::RuntimeError;
 
 /// Longest and shortest context that is looked up.
@@ -12,11 +13,88 @@ const SHORTEST: usize = 2;
 
 /// Prompt look-up: the tokens that followed the latest earlier occurrence of the last 4, 3 or 2 tokens.
 ///
+/// Where the text departs from what it was copying, as an edited document does at a replaced word, the copying resumes behind the
+/// replacement: at the next token of the original first, then wherever nearby the text agrees with it again.
+///
 /// One hash look-up per length and round, one insertion per length and token; memory grows with the
 /// text, at most three entries a token.
 #[derive(Debug, Default)]
 pub struct NgramDrafter {
-    indices: HashMap<GenerationId, Index>,
+    states: HashMap<GenerationId, State>,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    index: Index,
+    copying: Option<Copying>,
+    /// How the last proposal came about.
+    source: Source,
+}
+
+/// Behind what a chain was proposed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Source {
+    /// So many equal tokens.
+    Match(usize),
+    /// So many tokens since the text departed from what it was copying.
+    Departure(usize),
+}
+
+impl Default for Source {
+    fn default() -> Self {
+        Self::Match(0)
+    }
+}
+
+/// A stretch of the text that is being copied.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Copying {
+    /// The position whose token is expected next.
+    source: usize,
+    /// Length of the text that it was expected behind.
+    at: usize,
+    /// Tokens copied so far.
+    run: usize,
+    /// Tokens since the text departed from the original; 0 while they agree.
+    lost: usize,
+}
+
+impl Copying {
+    /// Tokens that must have been copied for a departure to be taken for an edit.
+    const RUN: usize = 4;
+    /// Departed tokens after which the copy is given up.
+    const LOST: usize = 8;
+    /// How far before and behind the expected position the text is looked for.
+    const NEAR: (usize, usize) = (3, 12);
+
+    /// Follows the text as it has grown; `None` once the original is lost.
+    fn follow(mut self, tokens: &[Token]) -> Option<Self> {
+        for &token in &tokens[self.at.min(tokens.len())..] {
+            if tokens[self.source] == token {
+                self.source += 1;
+                self.run += 1;
+                self.lost = 0;
+            } else {
+                if self.run < Self::RUN || self.lost == Self::LOST {
+                    return None;
+                }
+                // One token in the place of another is the likeliest edit. When that was not it, look around.
+                let from = self.source.saturating_sub(Self::NEAR.0);
+                let near = (from..(self.source + Self::NEAR.1).min(self.at)).filter(|&place| tokens[place] == token);
+                let nearest = near.min_by_key(|place| place.abs_diff(self.source));
+                self.source = match nearest.filter(|_| self.lost > 0) {
+                    Some(place) => place + 1,
+                    None => self.source + 1,
+                };
+                self.lost += 1;
+            }
+            self.at += 1;
+            if self.source >= self.at {
+                return None;
+            }
+        }
+        Some(self)
+    }
 }
 
 impl NgramDrafter {
@@ -25,6 +103,10 @@ impl NgramDrafter {
         Self::default()
     }
 }
+
+/// Classes of tokens proposed behind a departure: the first one, and those behind it.
+const RESUMED: u8 = 32;
+const RESUMED_FURTHER: u8 = 48;
 
 /// Where each n-gram ended last. Keys are hashes; a hit is checked against the text.
 #[derive(Debug, Default)]
@@ -49,12 +131,12 @@ impl Index {
         self.indexed = end;
     }
 
-    /// Position behind the latest earlier occurrence of the longest matching context.
-    fn look_up(&self, tokens: &[Token]) -> Option<usize> {
+    /// Position behind the latest earlier occurrence of the longest matching context, and that context's length.
+    fn look_up(&self, tokens: &[Token]) -> Option<(usize, usize)> {
         (SHORTEST..=LONGEST.min(tokens.len())).rev().find_map(|n| {
             let context = &tokens[tokens.len() - n..];
             let last = *self.ends.get(&key(context))? as usize;
-            (tokens.get((last + 1).checked_sub(n)?..=last)? == context).then_some(last + 1)
+            (tokens.get((last + 1).checked_sub(n)?..=last)? == context).then_some((last + 1, n))
         })
     }
 }
@@ -94,10 +176,38 @@ impl Drafter for NgramDrafter {
         DraftCost::Free
     }
 
+    fn class(&self, generation: GenerationId, node: NodeId) -> Class {
+        let depth = node.index();
+        match self.states.get(&generation).map(|state| state.source).unwrap_or_default() {
+            Source::Match(length) => copied(length + depth),
+            // The first token tells whether the copy goes on here; those behind it then mostly agree.
+            Source::Departure(lost) if depth == 0 => {
+                Class { index: RESUMED + lost as u8, prior: 0.5 / (0.5 + lost as f64) }
+            }
+            Source::Departure(_) => Class { index: RESUMED_FURTHER + depth.min(8) as u8, prior: 0.85 },
+        }
+    }
+
     fn draft(&mut self, context: DraftContext<'_>) -> Result<DraftTree, RuntimeError> {
-        let index = self.indices.entry(context.generation).or_default();
+        let State { index, copying, source } = self.states.entry(context.generation).or_default();
         index.extend(context.tokens);
-        let Some(start) = index.look_up(context.tokens) else { return Ok(DraftTree::new()) };
+        let followed = copying.take().filter(|copy| copy.at <= context.tokens.len());
+        *copying = followed.and_then(|copy| copy.follow(context.tokens));
+        let resumed = copying.filter(|copy| copy.lost > 0);
+        let start = match (index.look_up(context.tokens), resumed) {
+            // A long match outweighs a departed copy, a short one does not.
+            (Some((start, n)), None) | (Some((start, n @ LONGEST)), Some(_)) => {
+                let run = copying.filter(|copy| copy.source == start).map_or(n, |copy| copy.run.max(n));
+                *copying = Some(Copying { source: start, at: context.tokens.len(), run, lost: 0 });
+                *source = Source::Match(run);
+                start
+            }
+            (_, Some(copy)) => {
+                *source = Source::Departure(copy.lost);
+                copy.source
+            }
+            (None, None) => return Ok(DraftTree::new()),
+        };
         let mut draft: Vec<Token> = Vec::with_capacity(context.budget);
         while draft.len() < context.budget {
             // A match near the end of the text goes on into the draft itself: the text repeats.
@@ -119,7 +229,7 @@ impl Drafter for NgramDrafter {
     }
 
     fn forget(&mut self, generation: GenerationId) {
-        self.indices.remove(&generation);
+        self.states.remove(&generation);
     }
 }
 
@@ -139,6 +249,9 @@ mod tests {
             proposal: Proposal::Argmax,
             choices: &mut spec_core::KeyedChoices::new(0, 0),
             context: None,
+            width: 1,
+            prices: None,
+            worth: None,
             budget,
         };
         drafter.draft(context).expect("it cannot fail").nodes().map(|(_, node)| node.token).collect()
@@ -166,6 +279,28 @@ mod tests {
             assert!(draft(&mut drafter, text, 5).is_empty());
             drafter.forget(GenerationId(1));
         }
+    }
+
+    #[test]
+    fn copying_resumes_behind_an_edit() {
+        let original: Vec<Token> = (10..40).collect();
+        let with = |edited: &[Token]| [&original[..], edited].concat();
+        let mut drafter = NgramDrafter::new();
+        let mut text = with(&[10, 11, 12, 13, 14, 15]);
+        assert_eq!(draft(&mut drafter, &text, 3), [16, 17, 18]);
+        // One word in the place of another.
+        text.push(77);
+        assert_eq!(draft(&mut drafter, &text, 3), [17, 18, 19], "the copy goes on behind the replaced word");
+        text.extend([17, 18]);
+        assert_eq!(draft(&mut drafter, &text, 2), [19, 20]);
+        // Three words in the place of one: it is found again where the text agrees.
+        text.extend([19, 20, 88, 89]);
+        draft(&mut drafter, &text, 3);
+        text.extend([90, 22]);
+        assert_eq!(draft(&mut drafter, &text, 2), [23, 24]);
+        // A text of its own is not forced back.
+        text.extend(200..220);
+        assert!(draft(&mut drafter, &text, 2).is_empty());
     }
 
     #[test]

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use spec_core::{
     AcceptanceRule, Coupled, DraftCost, DraftTree, Greedy, KeyedChoices, LogitRows, Noise, NoiseScan, PathLaws,
-    Pipeline, Round, ScalarScan, Start, Token, TokenLogProb, TreeError, top_log_probabilities,
+    Pipeline, Round, RowKernels, ScalarScan, Start, Token, TokenLogProb, TreeError, top_log_probabilities,
 };
 
 use crate::clock::MachineClock;
@@ -23,7 +23,7 @@ pub struct Engine {
     text: Arc<dyn TokenText>,
     stream: Box<dyn Stream>,
     drafter: Option<Box<dyn Drafter>>,
-    scan: Arc<dyn NoiseScan>,
+    kernels: Arc<dyn RowKernels>,
     clock: Arc<dyn Clock>,
     started: u64,
 }
@@ -77,7 +77,7 @@ impl Engine {
             text,
             stream: Box::new(HostStream),
             drafter: None,
-            scan: Arc::new(ScalarScan),
+            kernels: Arc::new(ScalarScan),
             clock: Arc::new(MachineClock::new()),
             started: 0,
         }
@@ -97,10 +97,10 @@ impl Engine {
         self
     }
 
-    /// Runs the noise scan with a kernel of the device's.
+    /// Runs passes over rows of logits with the device's kernels.
     #[must_use]
-    pub fn with_noise_scan(mut self, scan: Arc<dyn NoiseScan>) -> Self {
-        self.scan = scan;
+    pub fn with_row_kernels(mut self, kernels: Arc<dyn RowKernels>) -> Self {
+        self.kernels = kernels;
         self
     }
 
@@ -131,15 +131,16 @@ impl Engine {
         }
         request.check(vocab, context)?;
         let seed = request.seed.unwrap_or_else(fresh_seed);
-        let mut pipeline = Pipeline::new(request.sampling.clone(), vocab)?;
+        let mut pipeline = Pipeline::new(request.sampling.clone(), vocab)?.with_kernels(Arc::clone(&self.kernels));
         pipeline.extend(&request.prompt);
         let mut request = request;
         let noise = Noise::with_choice(seed, request.choice);
+        let scan: Arc<dyn NoiseScan> = Arc::clone(&self.kernels) as _;
         let rule = match request.rule.take() {
             Some(RequestRule::Own(rule)) => rule,
-            Some(RequestRule::Named(name)) => name.build(noise, &self.scan),
+            Some(RequestRule::Named(name)) => name.build(noise, &scan),
             None if request.sampling.is_greedy() => Box::new(Greedy),
-            None => Box::new(Coupled::new(noise, Arc::clone(&self.scan))),
+            None => Box::new(Coupled::new(noise, scan)),
         };
         self.check_rule(&*rule)?;
         let drafter = self.drafter.as_ref().map_or(DraftCost::Free, |drafter| drafter.cost());
@@ -327,6 +328,9 @@ impl Engine {
             choices: &mut choices,
             budget,
             context: generation.request.draft_len.context(),
+            width: if generation.rule.chains_only() { 1 } else { generation.request.draft_width.max(1) },
+            prices: generation.request.draft_len.prices(),
+            worth: None,
         })?;
         debug_assert_eq!(generation.pipeline.len(), generation.tokens.len(), "the drafter restores the history");
         let drafter = |source: TreeError| RuntimeError::Draft { drafter: drafter.name().to_owned(), source };

@@ -1,5 +1,6 @@
 //! The engine over models that read their own cache back, so that any misplaced row shows in the text.
 
+mod chooser;
 mod field;
 mod kv;
 mod law;

@@ -1,5 +1,5 @@
-//! Measures what a round costs beside the passes of the models, rule by rule, at a vocabulary of 152k and 7 draft tokens:
-//! `cargo run --release --example round_costs`.
+//! Measures what a round costs beside the passes of the models, rule by rule and by instruction set, at a vocabulary of 152k
+//! and 7 draft tokens: `cargo run --release -p spec-cpu --example round_costs`.
 //!
 //! Drafter and target rows are alike but not equal, so that some drafts are kept and some are not.
 
@@ -8,9 +8,10 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use spec_core::{
-    ChoiceKey, DraftTree, KeyedChoices, Noise, NoiseScan, PathLaws, Pipeline, Purpose, RULES, RowSummary, RuleName,
-    SamplingParams, ScalarScan, Scratch,
+    ChoiceKey, DraftTree, KeyedChoices, Noise, NoiseScan, PathLaws, Pipeline, Purpose, RULES, RowKernels, RowSummary,
+    RuleName, SamplingParams, Scratch,
 };
+use spec_cpu::{Isa, row_kernels};
 
 const VOCAB: usize = 151_936;
 const DRAFT: usize = 7;
@@ -40,12 +41,24 @@ fn percentile(times: &mut [f64], share: f64) -> f64 {
 fn main() -> Result<(), Box<dyn std::error::Error>> {
     let target: Vec<Vec<f32>> = (0..=DRAFT as u64).map(|seed| row(seed, 0.0)).collect();
     let drafter: Vec<Vec<f32>> = (0..=DRAFT as u64).map(|seed| row(seed, 0.2)).collect();
-    let scan: Arc<dyn NoiseScan> = Arc::new(ScalarScan);
+    for isa in Isa::available() {
+        println!("{}", isa.name());
+        measure(&target, &drafter, &row_kernels(isa))?;
+    }
+    Ok(())
+}
+
+fn measure(
+    target: &Vec<Vec<f32>>,
+    drafter: &[Vec<f32>],
+    kernels: &Arc<dyn RowKernels>,
+) -> Result<(), Box<dyn std::error::Error>> {
+    let scan: Arc<dyn NoiseScan> = Arc::clone(kernels) as _;
 
     let mut times: Vec<f64> = (0..RUNS)
         .map(|index| {
             let start = Instant::now();
-            black_box(RowSummary::of(&target[index % target.len()], 1.25).is_ok());
+            black_box(RowSummary::with_kernels(&**kernels, &target[index % target.len()], 1.25).is_ok());
             start.elapsed().as_secs_f64() * 1e6
         })
         .collect();
@@ -60,7 +73,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
                 continue;
             }
             let params = SamplingParams { temperature, top_p, ..SamplingParams::default() };
-            let mut pipeline = Pipeline::new(params, VOCAB)?;
+            let mut pipeline = Pipeline::new(params, VOCAB)?.with_kernels(Arc::clone(kernels));
             let name: RuleName = entry.name.parse()?;
             let (mut drafting, mut verifying, mut accepted) = (Vec::new(), Vec::new(), 0);
             for round in 0..RUNS {
@@ -74,7 +87,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
                     parent = nodes.first().copied();
                 }
                 let drafted = Instant::now();
-                let mut laws = PathLaws::new(&tree, &target, &mut pipeline, 0, None);
+                let mut laws = PathLaws::new(&tree, target, &mut pipeline, 0, None);
                 let outcome = rule.verify(&tree, &mut laws, &mut choices)?;
                 drop(laws);
                 verifying.push(drafted.elapsed().as_secs_f64() * 1e3);

@@ -1,0 +1,104 @@
+use super::DraftCost;
+
+/// Decides when a drafter is asked: one that does not pay is left alone, and tried again now and then.
+///
+/// A free drafter is tried every [`FREE_GAP`](Self::FREE_GAP) tokens, a model after [`MODEL_GAP`](Self::MODEL_GAP) tokens, then half
+/// as many again after each trial that fails, up to two fifths of the tokens generated so far, so that trials become exponentially
+/// rare. A model on trial looks at a few dozen tokens of context only: the text it has missed is caught up on when the trial says
+/// that it is worth it.
+#[derive(Clone, Debug)]
+pub struct Gate {
+    cost: DraftCost,
+    /// Tokens emitted so far.
+    generated: usize,
+    mode: Mode,
+    trials: usize,
+    /// Rests since a trial last succeeded.
+    failures: i32,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Mode {
+    Open,
+    Trying,
+    Resting { until: usize },
+}
+
+/// Whether a drafter is asked in the coming round.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Ask {
+    /// It is left alone.
+    No,
+    /// It drafts a little, to see.
+    Try {
+        /// Tokens to draft at most.
+        tokens: usize,
+        /// Tokens of context to look at; `None` is all.
+        context: Option<usize>,
+    },
+    /// It drafts what pays.
+    Yes,
+}
+
+impl Gate {
+    /// Tokens between trials of a free drafter.
+    pub const FREE_GAP: usize = 16;
+    /// Tokens between trials of a draft model, at least.
+    pub const MODEL_GAP: usize = 29;
+    /// Context of a draft model's first trial, and of later ones.
+    const TRIAL_CONTEXT: [usize; 2] = [80, 24];
+
+    /// A gate that asks for a trial once one token is out.
+    pub fn new(cost: DraftCost) -> Self {
+        Self { cost, generated: 0, mode: Mode::Resting { until: 1 }, trials: 0, failures: 0 }
+    }
+
+    /// Whether the drafter is asked now.
+    pub fn ask(&mut self) -> Ask {
+        if matches!(self.mode, Mode::Resting { until } if self.generated >= until) {
+            self.mode = Mode::Trying;
+        }
+        self.current()
+    }
+
+    /// What [`ask`](Self::ask) said last.
+    pub fn current(&self) -> Ask {
+        match (self.mode, self.cost) {
+            (Mode::Open, _) => Ask::Yes,
+            (Mode::Resting { .. }, _) => Ask::No,
+            (Mode::Trying, DraftCost::Model) => {
+                Ask::Try { tokens: 2, context: Some(Self::TRIAL_CONTEXT[usize::from(self.trials > 0)]) }
+            }
+            (Mode::Trying, _) => Ask::Try { tokens: 4, context: None },
+        }
+    }
+
+    /// Counts emitted tokens.
+    pub fn advance(&mut self, emitted: usize) {
+        self.generated += emitted;
+    }
+
+    /// Tells how a trial ended; it succeeded when a drafted token was accepted.
+    pub fn tried(&mut self, succeeded: bool) {
+        self.trials += 1;
+        if succeeded {
+            self.mode = Mode::Open;
+            self.failures = 0;
+        } else {
+            self.rest();
+        }
+    }
+
+    /// Leaves the drafter alone for a while.
+    pub fn rest(&mut self) {
+        let gap = match self.cost {
+            DraftCost::Free | DraftCost::Weighed => Self::FREE_GAP,
+            DraftCost::Model => {
+                let grown = (0..self.failures).fold(Self::MODEL_GAP, |gap, _| (gap * 3 / 2).min(self.generated));
+                Self::MODEL_GAP.max(grown.min(self.generated * 2 / 5))
+            }
+        };
+        self.failures += 1;
+        self.mode = Mode::Resting { until: self.generated + gap };
+    }
+}

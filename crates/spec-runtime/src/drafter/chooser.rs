@@ -1,0 +1,445 @@
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use smallvec::SmallVec;
+use spec_core::{Ask, Average, DraftCost, DraftTree, Gate, NodeId, Origin, Prices, Proposal, Token};
+
+use super::{Class, DraftContext, Drafter, GenerationId, Odds, Worth};
+use crate::clock::MachineClock;
+use crate::{Clock, RuntimeError};
+
+/// Several drafters in one: it puts what they propose into one tree, keeps the nodes that pay, and learns for each generation
+/// which drafters do.
+///
+/// A node's worth is the probability that it is accepted, learnt by [`Class`]; its price is the time it takes, in tokens that the
+/// time could bring elsewhere ([`Prices`]). Look-ups cost a row of the target's pass, and are asked in every round. A draft model
+/// costs passes of its own: it is asked when what it has brought of late is worth them, and tried now and then when not
+/// ([`Gate`]).
+///
+/// Trees need nodes that may be dropped. Where the rule draws tokens, one drafter proposes a chain, chosen before it draws.
+/// Under a policy that names no prices, such as a fixed length, the first drafter that has a proposal makes it.
+pub struct Chooser {
+    drafters: Vec<Box<dyn Drafter>>,
+    name: String,
+    clock: Arc<dyn Clock>,
+    states: HashMap<GenerationId, State>,
+}
+
+struct State {
+    arms: Vec<Arm>,
+    /// Length of the text when the last round ended.
+    seen: usize,
+    round: Option<Round>,
+}
+
+/// A drafter, as one generation has come to know it.
+struct Arm {
+    gate: Gate,
+    odds: Odds,
+    /// Seconds per pass of its model.
+    pass: Average,
+    /// Drafts of late, the tokens accepted of them, and the seconds they took; older ones count less.
+    asked: f64,
+    gained: f64,
+    seconds: f64,
+}
+
+/// The draft under verification.
+struct Round {
+    /// Length of the committed text.
+    base: usize,
+    nodes: Vec<Candidate>,
+    /// By drafter.
+    asked: Vec<Asked>,
+}
+
+#[derive(Clone, Copy, PartialEq, Debug, Default)]
+struct Asked {
+    trial: bool,
+    seconds: f64,
+    proposed: bool,
+}
+
+#[derive(Clone, Debug)]
+struct Candidate {
+    token: Token,
+    parent: Option<usize>,
+    origin: Origin,
+    /// Probability that it and all above it are accepted.
+    survival: f64,
+    /// Kept whatever it is worth: its drafter is on trial.
+    trial: bool,
+    /// Who proposed it, and as what.
+    by: SmallVec<[(usize, Class); 2]>,
+}
+
+impl Chooser {
+    /// Chooses among `drafters`; of two that propose the same, the first counts. Free ones are best put first.
+    pub fn new(drafters: Vec<Box<dyn Drafter>>) -> Self {
+        let name = drafters.iter().map(|drafter| drafter.name()).collect::<Vec<_>>().join(" + ");
+        Self { drafters, name, clock: Arc::new(MachineClock::new()), states: HashMap::new() }
+    }
+
+    /// Times draft models by another clock.
+    #[must_use]
+    pub fn with_clock(mut self, clock: Arc<dyn Clock>) -> Self {
+        self.clock = clock;
+        self
+    }
+
+    /// The proposal of the first drafter that has one.
+    fn draft_first(&mut self, context: &mut DraftContext<'_>) -> Result<DraftTree, RuntimeError> {
+        for drafter in &mut self.drafters {
+            if !suits(&**drafter, &context.proposal) {
+                continue;
+            }
+            let tree = drafter.draft(lend(context, context.budget, context.context, None))?;
+            if !tree.is_empty() {
+                return Ok(tree);
+            }
+        }
+        Ok(DraftTree::new())
+    }
+
+    /// Asks a drafter if it may pay, and takes what it proposes into the round.
+    fn ask(
+        &mut self,
+        index: usize,
+        context: &mut DraftContext<'_>,
+        prices: &Prices,
+        state: &mut State,
+        round: &mut Round,
+    ) -> Result<DraftTree, RuntimeError> {
+        let drafter = &mut self.drafters[index];
+        if !suits(&**drafter, &context.proposal) {
+            return Ok(DraftTree::new());
+        }
+        let arm = &mut state.arms[index];
+        let without = round.expected(prices, context.budget);
+        let (budget, seen, trial) = match arm.gate.ask() {
+            Ask::No => return Ok(DraftTree::new()),
+            Ask::Try { tokens, context: seen } => (tokens.min(context.budget), seen, true),
+            Ask::Yes if drafter.cost() == DraftCost::Free || arm.pays(&without) => (context.budget, None, false),
+            Ask::Yes => {
+                // Not worth it beside what is at hand already is no reason to leave it alone.
+                if !arm.pays(&Expected { tokens: 1.0, seconds: prices.pass(1), found: 0.0 }) {
+                    arm.gate.rest();
+                }
+                return Ok(DraftTree::new());
+            }
+        };
+        let pass = arm.pass.get().unwrap_or_else(|| UNKNOWN_PASS * prices.pass(1));
+        let row = (prices.pass(8) - prices.pass(1)) / 7.0;
+        let worth = Worth { odds: &arm.odds, tokens: without.tokens, seconds: without.seconds, pass, row };
+        let begun = self.clock.now();
+        let tree = drafter.draft(lend(context, budget, seen, (!trial).then_some(worth)))?;
+        let seconds = (self.clock.now() - begun).as_secs_f64();
+        let work = drafter.work();
+        if work.passes > 0 {
+            arm.pass.enter(seconds / (work.passes as f64 + work.caught_up as f64 * CATCH_UP));
+        }
+        // Catching up on a long text happens once, and says nothing of the next draft.
+        let passes = work.passes as f64 + work.caught_up.min(2 * CAUGHT_UP) as f64 * CATCH_UP;
+        let seconds = arm.pass.get().map_or(0.0, |pass| pass * passes);
+        round.asked[index] = Asked { trial, seconds, proposed: !tree.is_empty() };
+        round.add(&tree, index, trial, |node| {
+            let class = drafter.class(context.generation, node);
+            (class, arm.odds.expect(class))
+        });
+        Ok(tree)
+    }
+
+    /// A tree of what all drafters propose, as far as it pays.
+    fn draft_together(
+        &mut self,
+        context: &mut DraftContext<'_>,
+        prices: &Prices,
+        state: &mut State,
+    ) -> Result<DraftTree, RuntimeError> {
+        let mut round = Round::new(context, self.drafters.len());
+        // What costs nothing is asked first, and what it finds tells whether more is needed.
+        for free in [true, false] {
+            for index in 0..self.drafters.len() {
+                if (self.drafters[index].cost() == DraftCost::Free) == free {
+                    self.ask(index, context, prices, state, &mut round)?;
+                }
+            }
+        }
+        let kept = round.best(prices, context.budget);
+        round.keep(&kept);
+        for (index, arm) in state.arms.iter_mut().enumerate() {
+            let used = round.nodes.iter().any(|node| node.by.iter().any(|&(by, _)| by == index));
+            if round.asked[index].proposed && !used {
+                arm.gate.rest();
+            }
+        }
+        let tree = round.tree().map_err(|source| RuntimeError::Draft { drafter: self.name.clone(), source })?;
+        state.round = Some(round);
+        Ok(tree)
+    }
+
+    /// One drafter's chain, for rules that draw or judge chains: who drafts is settled before anything is drawn.
+    fn draft_alone(
+        &mut self,
+        context: &mut DraftContext<'_>,
+        prices: &Prices,
+        state: &mut State,
+    ) -> Result<DraftTree, RuntimeError> {
+        for index in 0..self.drafters.len() {
+            let mut round = Round::new(context, self.drafters.len());
+            let mut tree = self.ask(index, context, prices, state, &mut round)?;
+            if self.drafters[index].cost() == DraftCost::Free {
+                // Look-ups draw nothing: their chain may be cut, or given up for a model's.
+                let kept = round.best(prices, context.budget).len();
+                tree.truncate(kept).map_err(|source| RuntimeError::Draft { drafter: self.name.clone(), source })?;
+                round.nodes.truncate(kept);
+            }
+            if !tree.is_empty() {
+                state.round = Some(round);
+                return Ok(tree);
+            }
+        }
+        Ok(DraftTree::new())
+    }
+}
+
+/// A pass of a draft model as a share of the target's, and a token that is caught up on as a share of a pass, before either is
+/// measured. The second stays: such tokens go through a pass of many rows.
+const UNKNOWN_PASS: f64 = 0.4;
+const CATCH_UP: f64 = 1.0 / 14.0;
+/// What a draft keeps of its weight at the next one of its drafter.
+const MEMORY: f64 = 0.95;
+/// Tokens that a drafter in use has to catch up on at most, in the ordinary course of things.
+const CAUGHT_UP: usize = 8;
+
+/// Whether the drafter can serve the proposal: one that keeps probabilities needs a drafter that has them.
+fn suits(drafter: &dyn Drafter, proposal: &Proposal<'_>) -> bool {
+    !matches!(proposal, Proposal::Confident) || drafter.has_laws()
+}
+
+fn lend<'b>(
+    context: &'b mut DraftContext<'_>,
+    budget: usize,
+    seen: Option<usize>,
+    worth: Option<Worth<'b>>,
+) -> DraftContext<'b> {
+    DraftContext {
+        generation: context.generation,
+        tokens: context.tokens,
+        end_ids: context.end_ids,
+        pipeline: &mut *context.pipeline,
+        proposal: context.proposal,
+        choices: &mut *context.choices,
+        budget,
+        context: seen,
+        width: context.width,
+        prices: None,
+        worth,
+    }
+}
+
+impl Arm {
+    fn new(cost: DraftCost) -> Self {
+        let (gate, pass) = (Gate::new(cost), Average::default());
+        Self { gate, odds: Odds::default(), pass, asked: 0.0, gained: 0.0, seconds: 0.0 }
+    }
+
+    /// Whether a draft is expected to bring more tokens per second than the round has without.
+    fn pays(&self, without: &Expected) -> bool {
+        /// Drafts that the first expectation counts for, and the tokens and passes of such a draft.
+        const FIRST: (f64, f64, f64) = (4.0, 0.8, 1.3);
+        let Some(pass) = self.pass.get() else { return without.found < 0.5 };
+        let gain = (self.gained + FIRST.0 * FIRST.1) / (self.asked + FIRST.0);
+        let seconds = (self.seconds + FIRST.0 * FIRST.2 * pass) / (self.asked + FIRST.0);
+        // It adds where the token at hand is not the right one.
+        gain * (1.0 - without.found) * without.seconds > without.tokens * seconds
+    }
+}
+
+/// What is expected of a round.
+#[derive(Clone, Copy, Debug)]
+struct Expected {
+    tokens: f64,
+    seconds: f64,
+    /// Probability that the likeliest of the first tokens is accepted.
+    found: f64,
+}
+
+impl Round {
+    fn new(context: &DraftContext<'_>, drafters: usize) -> Self {
+        Self { base: context.tokens.len(), nodes: Vec::new(), asked: vec![Asked::default(); drafters] }
+    }
+
+    /// Takes in a drafter's tree. A token that another drafter has proposed at the same place is one node.
+    fn add(&mut self, tree: &DraftTree, by: usize, trial: bool, expect: impl Fn(NodeId) -> (Class, f64)) {
+        let mut places: Vec<usize> = Vec::with_capacity(tree.len());
+        for (id, node) in tree.nodes() {
+            let parent = node.parent.map(|parent| places[parent.index()]);
+            let (class, odds) = expect(id);
+            let survival = odds * parent.map_or(1.0, |parent| self.nodes[parent].survival);
+            let same = |candidate: &Candidate| candidate.parent == parent && candidate.token == node.token;
+            let place = match self.nodes.iter().position(same) {
+                Some(place) => place,
+                None => {
+                    let origin = match node.kind {
+                        spec_core::NodeKind::Given(origin) => origin,
+                        spec_core::NodeKind::Sampled(_) => Origin::Fixed,
+                    };
+                    let (token, by) = (node.token, SmallVec::new());
+                    self.nodes.push(Candidate { token, parent, origin, survival: 0.0, trial: false, by });
+                    self.nodes.len() - 1
+                }
+            };
+            let candidate = &mut self.nodes[place];
+            candidate.survival = candidate.survival.max(survival);
+            candidate.trial |= trial;
+            candidate.by.push((by, class));
+            places.push(place);
+        }
+    }
+
+    /// What the round is expected to bring with the nodes at hand.
+    fn expected(&self, prices: &Prices, budget: usize) -> Expected {
+        let nodes = self.best(prices, budget);
+        let firsts = self.nodes.iter().filter(|node| node.parent.is_none());
+        Expected {
+            tokens: 1.0 + nodes.iter().map(|&node| self.nodes[node].survival).sum::<f64>(),
+            seconds: prices.pass(1 + nodes.len()),
+            found: firsts.map(|node| node.survival).fold(0.0, f64::max),
+        }
+    }
+
+    /// The nodes, parents first, with which the round brings the most tokens per second; what drafting took is spent.
+    fn best(&self, prices: &Prices, budget: usize) -> Vec<usize> {
+        let mut order: Vec<usize> = (0..self.nodes.len()).collect();
+        // A parent comes before its children: it is at least as likely, and older. Trials come first of all.
+        order.sort_by(|&a, &b| {
+            let (a, b) = (&self.nodes[a], &self.nodes[b]);
+            b.trial.cmp(&a.trial).then(b.survival.total_cmp(&a.survival))
+        });
+        let trials = order.iter().filter(|&&node| self.nodes[node].trial).count();
+        let spent: f64 = self.asked.iter().map(|asked| asked.seconds).sum();
+        let (mut best, mut best_rate, mut tokens) = (0, 0.0, 1.0);
+        for count in 0..=order.len().min(budget) {
+            if let Some(last) = count.checked_sub(1) {
+                tokens += self.nodes[order[last]].survival;
+            }
+            let rate = tokens / (spent + prices.pass(1 + count));
+            if count <= trials || rate > best_rate {
+                (best, best_rate) = (count, rate);
+            }
+        }
+        order.truncate(best);
+        order.sort_unstable();
+        order
+    }
+
+    /// Leaves only `kept`, which are in order and hold every parent of theirs.
+    fn keep(&mut self, kept: &[usize]) {
+        let place = |old: usize| kept.binary_search(&old).expect("the parent of a kept node is kept");
+        self.nodes = kept
+            .iter()
+            .map(|&old| {
+                let node = self.nodes[old].clone();
+                Candidate { parent: node.parent.map(place), ..node }
+            })
+            .collect();
+    }
+
+    fn tree(&self) -> Result<DraftTree, spec_core::TreeError> {
+        let mut tree = DraftTree::new();
+        let mut ids: Vec<NodeId> = Vec::with_capacity(self.nodes.len());
+        for node in &self.nodes {
+            ids.push(tree.push(node.parent.map(|parent| ids[parent]), node.token, node.origin)?);
+        }
+        Ok(tree)
+    }
+
+    /// Teaches the drafters how their tokens fared; `text` is the committed text now.
+    fn teach(&self, arms: &mut [Arm], text: &[Token]) {
+        let mut accepted = vec![0; arms.len()];
+        let mut above = None;
+        // The last token is not a draft's, or ends the text.
+        for &token in text.get(self.base..).unwrap_or_default() {
+            let mut next = None;
+            for (index, node) in self.nodes.iter().enumerate().filter(|(_, node)| node.parent == above) {
+                for &(by, class) in &node.by {
+                    arms[by].odds.learn(class, node.token == token);
+                    accepted[by] += usize::from(node.token == token);
+                }
+                if node.token == token {
+                    next = Some(index);
+                }
+            }
+            if next.is_none() {
+                break;
+            }
+            above = next;
+        }
+        for ((arm, asked), &accepted) in arms.iter_mut().zip(&self.asked).zip(&accepted) {
+            if asked.trial && asked.proposed {
+                if accepted > 0 {
+                    // Earlier failures are no longer true. How a model's certainty bears on acceptance still is.
+                    if asked.seconds == 0.0 {
+                        arm.odds.forget();
+                    }
+                    (arm.asked, arm.gained, arm.seconds) = (0.0, 0.0, 0.0);
+                }
+                arm.gate.tried(accepted > 0);
+            } else if asked.proposed {
+                arm.asked = arm.asked * MEMORY + 1.0;
+                arm.gained = arm.gained * MEMORY + accepted as f64;
+                arm.seconds = arm.seconds * MEMORY + asked.seconds;
+            }
+        }
+    }
+}
+
+impl Drafter for Chooser {
+    fn name(&self) -> &str {
+        &self.name
+    }
+
+    fn cost(&self) -> DraftCost {
+        DraftCost::Weighed
+    }
+
+    fn has_laws(&self) -> bool {
+        self.drafters.iter().any(|drafter| drafter.has_laws())
+    }
+
+    fn draft(&mut self, mut context: DraftContext<'_>) -> Result<DraftTree, RuntimeError> {
+        let Some(prices) = context.prices else { return self.draft_first(&mut context) };
+        let mut state = self.states.remove(&context.generation).unwrap_or_else(|| State {
+            arms: self.drafters.iter().map(|drafter| Arm::new(drafter.cost())).collect(),
+            seen: context.tokens.len(),
+            round: None,
+        });
+        state.round = None;
+        let generation = context.generation;
+        let drawn = matches!(context.proposal, Proposal::Sampled(_) | Proposal::Confident);
+        let tree = if drawn || context.width == 1 {
+            self.draft_alone(&mut context, prices, &mut state)?
+        } else {
+            self.draft_together(&mut context, prices, &mut state)?
+        };
+        self.states.insert(generation, state);
+        Ok(tree)
+    }
+
+    fn observe(&mut self, generation: GenerationId, tokens: &[Token], accepted: usize) -> Result<(), RuntimeError> {
+        if let Some(State { arms, seen, round }) = self.states.get_mut(&generation) {
+            if let Some(round) = round.take() {
+                round.teach(arms, tokens);
+            }
+            arms.iter_mut().for_each(|arm| arm.gate.advance(tokens.len().saturating_sub(*seen)));
+            *seen = tokens.len();
+        }
+        self.drafters.iter_mut().try_for_each(|drafter| drafter.observe(generation, tokens, accepted))
+    }
+
+    fn forget(&mut self, generation: GenerationId) {
+        self.states.remove(&generation);
+        self.drafters.iter_mut().for_each(|drafter| drafter.forget(generation));
+    }
+}
