@@ -46,7 +46,7 @@ impl Gate {
     /// Tokens between trials of a draft model, at least.
     pub const MODEL_GAP: usize = 29;
     /// Context of a draft model's first trial, and of later ones.
-    const TRIAL_CONTEXT: [usize; 2] = [80, 24];
+    const TRIAL_CONTEXT: [usize; 2] = [72, 16];
 
     /// A gate that asks for a trial once one token is out.
     pub fn new(cost: DraftCost) -> Self {
