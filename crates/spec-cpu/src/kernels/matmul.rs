@@ -66,8 +66,11 @@ impl<'a> Product<'a> {
     }
 }
 
-/// Weights that one task reads at most: they stay in the second-level cache while all tiles of rows pass over them.
-const TASK_BYTES: usize = 256 << 10;
+/// Weights that one task reads at most: small enough for threads to finish together.
+const TASK_BYTES: usize = 64 << 10;
+/// The same where several tiles of rows pass over the weights: they stay in the second-level cache, and fewer tasks read
+/// the activations again.
+const TASK_BYTES_OF_TILES: usize = 256 << 10;
 /// Weights that one task reads at least, when there are that many: a claim costs some tens of nanoseconds.
 const MIN_TASK_BYTES: usize = 16 << 10;
 /// Tasks per thread and region, for balance.
@@ -86,7 +89,9 @@ pub fn matmul(isa: Isa, pool: &Pool, products: &mut [Product<'_>]) -> Result<(),
     products.iter().try_for_each(Product::check)?;
 
     let total: usize = products.iter().map(|product| product.weights.packed_bytes()).sum();
-    let task_bytes = (total / (pool.threads() * TASKS_PER_THREAD)).clamp(MIN_TASK_BYTES, TASK_BYTES);
+    let tiles = products.iter().map(|product| product.activations.tiles()).max().unwrap_or(0);
+    let most = if tiles > 2 { TASK_BYTES_OF_TILES } else { TASK_BYTES };
+    let task_bytes = (total / (pool.threads() * TASKS_PER_THREAD)).clamp(MIN_TASK_BYTES, most);
     let mut tasks = 0;
     let mut work = 0;
     let parts: Vec<Part<'_>> = products
