@@ -1,6 +1,6 @@
 //! Products of activation rows with packed matrices, several in one parallel region.
 
-use crate::activation::ROW_TILE;
+use crate::activation::MAX_ROW_TILE;
 use crate::packed::LANES;
 use crate::{CpuError, Isa, PackedMatrix, Pool, QuantizedRows, SharedSlice};
 
@@ -143,14 +143,14 @@ impl Part<'_> {
     fn run(&self, isa: Isa, task: usize) {
         let first = (task - self.first_task) * self.panels_per_task;
         let last = self.weights.panels().min(first + self.panels_per_task);
-        let mut sums = [[0.0; LANES]; ROW_TILE];
-        for tile_index in 0..self.activations.tiles() {
-            let tile = self.activations.tile(tile_index);
+        let mut sums = [[0.0; LANES]; MAX_ROW_TILE];
+        for index in 0..self.activations.tiles() {
+            let (first_row, tile) = self.activations.tile(index);
             for panel in first..last {
                 let weights = self.weights.panel(panel);
                 isa.panel(self.weights.weight_type(), weights, &tile, &mut sums);
                 for (row, sums) in sums[..tile.rows].iter().enumerate() {
-                    self.store(tile_index * ROW_TILE + row, panel * LANES, sums);
+                    self.store(first_row + row, panel * LANES, sums);
                 }
             }
         }
