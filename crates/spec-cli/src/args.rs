@@ -12,7 +12,8 @@ use spec_core::{Fixed, LENGTH_POLICIES, LengthPolicy, LengthPolicyName, RULES, R
     version,
     max_term_width = 100,
     after_help = "Exit codes: 0 done, 1 failed, 2 the command line was wrong.\n\
-        SPEC_CPU_ISA=portable runs the portable kernels on any machine; they are slow.\n\n\
+        SPEC_CPU_ISA chooses the kernels: avx512vnni, avx2vnni, avx2 or portable; by default the fastest\n\
+        that the processor runs.\n\n\
         Try: spec generate --model MODEL.gguf --chat -p 'Write a haiku about rivers.'"
 )]
 pub(crate) struct Cli {

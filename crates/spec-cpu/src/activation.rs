@@ -26,8 +26,42 @@ impl ActivationForm {
     }
 }
 
-/// Rows that a kernel takes at a time: their accumulators fit the register file.
-pub(crate) const ROW_TILE: usize = 8;
+/// Rows that a kernel takes at a time where few registers or few rows are left.
+const ROW_TILE: usize = 8;
+/// Rows that a kernel takes at a time at most.
+pub(crate) const MAX_ROW_TILE: usize = 16;
+
+/// How rows are cut into tiles: as many whole ones as there are, then tiles of [`ROW_TILE`], the last of what is left.
+#[derive(Clone, Copy, Debug)]
+struct Tiles {
+    rows: usize,
+    /// Rows of a whole tile.
+    whole: usize,
+}
+
+impl Tiles {
+    fn count(self) -> usize {
+        self.rows / self.whole + (self.rows % self.whole).div_ceil(ROW_TILE)
+    }
+
+    /// First row and number of rows of the tile that holds `row`.
+    #[inline(always)]
+    fn of_row(self, row: usize) -> (usize, usize) {
+        let whole_end = self.rows - self.rows % self.whole;
+        if row < whole_end {
+            (row - row % self.whole, self.whole)
+        } else {
+            let first = row - (row - whole_end) % ROW_TILE;
+            (first, ROW_TILE.min(self.rows - first))
+        }
+    }
+
+    /// First row and number of rows of tile `index`.
+    fn get(self, index: usize) -> (usize, usize) {
+        let whole = self.rows / self.whole;
+        self.of_row(index.min(whole) * self.whole + index.saturating_sub(whole) * ROW_TILE)
+    }
+}
 
 /// The codes of 32 consecutive inputs of a row.
 #[derive(Clone, Copy, Debug)]
@@ -40,12 +74,13 @@ pub(crate) struct Codes(pub(crate) [i8; 32]);
 /// row's outputs are NaN. Sums that kernels fold into their results (offsets and minima of weight types) are formed here, once per
 /// row.
 ///
-/// Rows lie in tiles of up to eight, interleaved block by block, so that a kernel reads one forward stream.
+/// Rows lie in tiles, as many rows as the kernels of the instruction set take at a time, interleaved block by block, so that a
+/// kernel reads one forward stream.
 #[derive(Debug)]
 pub struct QuantizedRows {
     form: ActivationForm,
     inputs: usize,
-    rows: usize,
+    tiles: Tiles,
     /// Float form only.
     floats: Vec<f32>,
     /// Per 32 inputs.
@@ -111,7 +146,7 @@ impl QuantizedRows {
         Ok(Self {
             form,
             inputs,
-            rows: 0,
+            tiles: Tiles { rows: 0, whole: ROW_TILE },
             floats: Vec::new(),
             codes: Vec::new(),
             scales: Vec::new(),
@@ -136,7 +171,7 @@ impl QuantizedRows {
     /// Rows held.
     #[must_use]
     pub fn rows(&self) -> usize {
-        self.rows
+        self.tiles.rows
     }
 
     /// Replaces the content by `rows` rows of `values` (row-major, `rows` x `inputs`).
@@ -205,7 +240,7 @@ impl QuantizedRows {
     fn fill(&mut self, isa: Isa, pool: &Pool, rows: usize, source: Source<'_>) {
         let (inputs, blocks, entries) = (self.inputs, self.inputs / self.form.block(), self.form.entries());
         let total = rows * blocks;
-        self.rows = rows;
+        self.tiles = Tiles { rows, whole: isa.row_tile() };
         self.floats.resize(total * entries.floats, 0.0);
         self.codes.resize(total * entries.codes, Codes([0; 32]));
         self.scales.resize(total * entries.scales, 0.0);
@@ -215,7 +250,7 @@ impl QuantizedRows {
 
         let target = Target {
             blocks,
-            rows,
+            tiles: self.tiles,
             floats: SharedSlice::new(&mut self.floats),
             codes: SharedSlice::new(&mut self.codes),
             scales: SharedSlice::new(&mut self.scales),
@@ -245,20 +280,19 @@ impl QuantizedRows {
         }
     }
 
-    /// Tiles of up to [`ROW_TILE`] rows.
+    /// Tiles that the rows are cut into.
     pub(crate) fn tiles(&self) -> usize {
-        self.rows.div_ceil(ROW_TILE)
+        self.tiles.count()
     }
 
-    /// Tile `tile`: rows `tile * ROW_TILE` and following.
-    pub(crate) fn tile(&self, tile: usize) -> Tile<'_> {
+    /// Tile `index`, and its first row.
+    pub(crate) fn tile(&self, index: usize) -> (usize, Tile<'_>) {
         let (blocks, entries) = (self.inputs / self.form.block(), self.form.entries());
-        let first = tile * ROW_TILE;
-        let rows = ROW_TILE.min(self.rows - first);
+        let (first, rows) = self.tiles.get(index);
         fn part<T>(all: &[T], first: usize, rows: usize, per_row: usize) -> &[T] {
             &all[first * per_row..(first + rows) * per_row]
         }
-        Tile {
+        let tile = Tile {
             rows,
             blocks,
             floats: part(&self.floats, first, rows, blocks * entries.floats),
@@ -267,7 +301,8 @@ impl QuantizedRows {
             scaled_sums: part(&self.scaled_sums, first, rows, blocks * entries.scaled_sums),
             starts: part(&self.starts, first, rows, blocks * entries.starts),
             sums: part(&self.sums, first, rows, blocks * entries.sums),
-        }
+        };
+        (first, tile)
     }
 }
 
@@ -275,7 +310,7 @@ impl QuantizedRows {
 /// disjoint items.
 pub(crate) struct Target<'a> {
     blocks: usize,
-    rows: usize,
+    tiles: Tiles,
     pub(crate) floats: SharedSlice<'a, f32>,
     pub(crate) codes: SharedSlice<'a, Codes>,
     pub(crate) scales: SharedSlice<'a, f32>,
@@ -288,8 +323,29 @@ impl Target<'_> {
     /// Index of entry `entry` of `row` in a vector with `per_block` entries per block of a row, `entry` counted over the whole row.
     #[inline(always)]
     pub(crate) fn index(&self, row: usize, entry: usize, per_block: usize) -> usize {
-        let first = row / ROW_TILE * ROW_TILE;
-        let tile_rows = ROW_TILE.min(self.rows - first);
+        let (first, tile_rows) = self.tiles.of_row(row);
         first * self.blocks * per_block + entry * tile_rows + (row - first)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_row_is_in_one_tile() {
+        for whole in [ROW_TILE, MAX_ROW_TILE] {
+            for rows in 1..70 {
+                let tiles = Tiles { rows, whole };
+                let mut next = 0;
+                for index in 0..tiles.count() {
+                    let (first, count) = tiles.get(index);
+                    assert!(first == next && (count == whole || (1..=ROW_TILE).contains(&count)), "{tiles:?}: {index}");
+                    (first..first + count).for_each(|row| assert_eq!(tiles.of_row(row), (first, count)));
+                    next = first + count;
+                }
+                assert_eq!(next, rows, "{tiles:?}");
+            }
+        }
     }
 }

@@ -1,13 +1,17 @@
-//! Kernels, and the one place that chooses among their implementations.
+//! Kernels, and the one place that chooses among instruction sets.
 
+#[cfg(target_arch = "x86_64")]
+mod avx2;
 #[cfg(target_arch = "x86_64")]
 mod avx512;
 mod matmul;
+mod panel;
 mod portable;
 pub mod probe;
 pub(crate) mod quantize;
 #[cfg(test)]
 pub(crate) mod reference;
+pub(crate) mod simd;
 #[cfg(test)]
 mod tests;
 pub mod vector;
@@ -15,62 +19,78 @@ pub mod vector;
 pub use matmul::{Product, matmul};
 
 use crate::Isa;
-use crate::activation::{ROW_TILE, Tile};
+use crate::activation::{MAX_ROW_TILE, Tile};
 use crate::packed::{LANES, WeightType};
+use panel::Panel;
+use simd::{Kernel, Plain, Vectorize};
 
 /// The sums of a tile of rows with a panel: `[row][output]`.
-type Sums = [[f32; LANES]; ROW_TILE];
-
-/// An operation written in plain Rust over fixed lanes, for the compiler to vectorise.
-///
-/// `run` must be `#[inline(always)]` and call only such functions: it is compiled once per instruction set.
-pub(crate) trait Vectorize {
-    /// What the operation returns.
-    type Output;
-    /// Carries it out.
-    fn run(self) -> Self::Output;
-}
+type Sums = [[f32; LANES]; MAX_ROW_TILE];
 
 impl Isa {
-    /// Runs `operation` compiled for this instruction set. Multiplications and additions are not fused, so results agree
-    /// bit for bit across instruction sets.
+    /// Runs `kernel` compiled for this instruction set.
     #[inline]
-    pub(crate) fn vectorize<V: Vectorize>(self, operation: V) -> V::Output {
+    pub(crate) fn run<K: Kernel>(self, kernel: K) -> K::Output {
         match self {
-            Self::Portable => operation.run(),
+            Self::Portable => portable::run(kernel),
             #[cfg(target_arch = "x86_64")]
             // SAFETY: the token proves support.
-            Self::Avx512Vnni(_) => unsafe { avx512::vectorize(operation) },
+            Self::Avx2(token) => unsafe { avx2::run(token, kernel) },
+            #[cfg(target_arch = "x86_64")]
+            // SAFETY: the token proves support.
+            Self::Avx2Vnni(token) => unsafe { avx2::run_vnni(token, kernel) },
+            #[cfg(target_arch = "x86_64")]
+            // SAFETY: the token proves support.
+            Self::Avx512Vnni(token) => unsafe { avx512::run(token, kernel) },
+        }
+    }
+
+    /// Runs `operation` compiled for this instruction set.
+    #[inline]
+    pub(crate) fn vectorize<V: Vectorize>(self, operation: V) -> V::Output {
+        self.run(Plain(operation))
+    }
+
+    /// Rows that kernels take at a time, where there are as many: their accumulators fit the register file.
+    pub(crate) fn row_tile(self) -> usize {
+        match self {
+            #[cfg(target_arch = "x86_64")]
+            Self::Avx512Vnni(_) => 16,
+            _ => 8,
         }
     }
 
     /// Multiplies a tile of rows with one panel of weights; rows past the tile's are left alone.
     fn panel(self, ty: WeightType, panel: &[u8], tile: &Tile<'_>, sums: &mut Sums) {
-        match self {
-            Self::Portable => portable::panel(ty, panel, tile, sums),
+        match (tile.rows, self) {
+            (1, _) => self.run(Panel::<1> { ty, panel, tile, sums }),
+            (2, _) => self.run(Panel::<2> { ty, panel, tile, sums }),
+            (3, _) => self.run(Panel::<3> { ty, panel, tile, sums }),
+            (4, _) => self.run(Panel::<4> { ty, panel, tile, sums }),
+            (5, _) => self.run(Panel::<5> { ty, panel, tile, sums }),
+            (6, _) => self.run(Panel::<6> { ty, panel, tile, sums }),
+            (7, _) => self.run(Panel::<7> { ty, panel, tile, sums }),
+            (8, _) => self.run(Panel::<8> { ty, panel, tile, sums }),
             #[cfg(target_arch = "x86_64")]
             // SAFETY: the token proves support.
-            Self::Avx512Vnni(_) => unsafe { avx512::panel(ty, panel, tile, sums) },
+            (16, Self::Avx512Vnni(token)) => unsafe { avx512::run(token, Panel::<16> { ty, panel, tile, sums }) },
+            (rows, _) => unreachable!("a tile of {rows} rows"),
         }
     }
+}
 
-    /// Adds up the 64-bit words of `bytes` (a multiple of 512 bytes), as fast as they can be read.
-    fn read(self, bytes: &[u8]) -> u64 {
-        match self {
-            Self::Portable => portable::read(bytes),
-            #[cfg(target_arch = "x86_64")]
-            // SAFETY: the token proves support.
-            Self::Avx512Vnni(_) => unsafe { avx512::read(bytes) },
-        }
-    }
-
-    /// Multiply-adds of bytes from registers, `rounds` rounds of them; returns how many and a value that depends on all.
-    fn spin_int8(self, rounds: usize) -> (u64, i32) {
-        match self {
-            Self::Portable => portable::spin_int8(rounds),
-            #[cfg(target_arch = "x86_64")]
-            // SAFETY: the token proves support.
-            Self::Avx512Vnni(_) => unsafe { avx512::spin_int8(rounds) },
+/// Fetches the cache line at `at`.
+#[cfg(target_arch = "x86_64")]
+#[inline(always)]
+#[allow(unused_unsafe, reason = "a safe function from Rust 1.95 on")]
+fn prefetch_x86<const FIRST_LEVEL: bool>(at: *const u8) {
+    use std::arch::x86_64::{_MM_HINT_T0, _MM_HINT_T1, _mm_prefetch};
+    // SAFETY: a prefetch never faults.
+    unsafe {
+        if FIRST_LEVEL {
+            _mm_prefetch::<_MM_HINT_T0>(at.cast());
+        } else {
+            _mm_prefetch::<_MM_HINT_T1>(at.cast());
         }
     }
 }

@@ -16,7 +16,8 @@ use memmap2::MmapMut;
 use spec_runtime::kv::Move;
 
 use crate::attention::LANES;
-use crate::{CpuError, SharedSlice};
+use crate::kernels::simd::{Kernel, Simd};
+use crate::{CpuError, Isa, SharedSlice};
 
 /// Tokens that a block holds.
 pub(crate) const BLOCK_TOKENS: usize = 32;
@@ -47,7 +48,16 @@ impl KvType {
 /// A number as the cache stores it. All-zero bytes must be a valid zero.
 pub(crate) trait KvElement: Copy + Default + Send + Sync + 'static {
     fn encode(value: f32) -> Self;
+    #[cfg(test)]
     fn decode(self) -> f32;
+
+    /// # Safety
+    /// `S::WIDTH` elements are readable at `at`.
+    unsafe fn load<S: Simd>(simd: S, at: *const Self) -> S::Floats;
+
+    /// # Safety
+    /// `S::WIDTH` elements are writable at `at`.
+    unsafe fn store<S: Simd>(simd: S, at: *mut Self, values: S::Floats);
 }
 
 impl KvElement for f16 {
@@ -55,8 +65,21 @@ impl KvElement for f16 {
         Self::from_f32(value)
     }
 
+    #[cfg(test)]
     fn decode(self) -> f32 {
         self.to_f32()
+    }
+
+    #[inline(always)]
+    unsafe fn load<S: Simd>(simd: S, at: *const Self) -> S::Floats {
+        // SAFETY: the caller's contract.
+        unsafe { simd.load_halves(at) }
+    }
+
+    #[inline(always)]
+    unsafe fn store<S: Simd>(simd: S, at: *mut Self, values: S::Floats) {
+        // SAFETY: the caller's contract.
+        unsafe { simd.store_halves(at, values) };
     }
 }
 
@@ -65,8 +88,21 @@ impl KvElement for f32 {
         value
     }
 
+    #[cfg(test)]
     fn decode(self) -> f32 {
         self
+    }
+
+    #[inline(always)]
+    unsafe fn load<S: Simd>(simd: S, at: *const Self) -> S::Floats {
+        // SAFETY: the caller's contract.
+        unsafe { simd.load(at) }
+    }
+
+    #[inline(always)]
+    unsafe fn store<S: Simd>(simd: S, at: *mut Self, values: S::Floats) {
+        // SAFETY: the caller's contract.
+        unsafe { simd.store(at, values) };
     }
 }
 
@@ -169,14 +205,14 @@ impl<E: KvElement> KvArena<E> {
     }
 }
 
-/// Writes the keys and values (`[kv_head][head_dim]` each) of one token, `encode` being the conversion of a row.
+/// Writes the keys and values (`[kv_head][head_dim]` each) of one token.
 ///
 /// # Safety
 /// No other thread may touch the numbers of this slot in this layer meanwhile.
 pub(crate) unsafe fn store_token<E: KvElement>(
+    isa: Isa,
     elements: &SharedSlice<'_, E>,
     shape: &KvShape,
-    encode: fn(&[f32], &mut [E]),
     (layer, slot): (usize, usize),
     (keys, values): (&[f32], &[f32]),
 ) {
@@ -186,17 +222,39 @@ pub(crate) unsafe fn store_token<E: KvElement>(
     for (head, (key, value)) in heads.enumerate() {
         let (group, lane) = shape.slot_at(layer, slot, head);
         for (index, part) in key.chunks(CHUNK).enumerate() {
-            let encoded = &mut encoded[..part.len()];
-            encode(part, encoded);
-            for (d, &element) in encoded.iter().enumerate() {
-                let at = group + (index * CHUNK + d) * LANES + lane;
+            isa.run(Encode { values: part, out: &mut encoded[..part.len()] });
+            for (d, &element) in encoded[..part.len()].iter().enumerate() {
                 // SAFETY: this element belongs to this slot; the caller keeps others away from it.
-                unsafe { elements.slice(at..at + 1)[0] = element };
+                unsafe { elements.set(group + (index * CHUNK + d) * LANES + lane, element) };
             }
         }
         let row = group + shape.values_at() + lane * shape.head_dim;
         // SAFETY: as above.
-        encode(value, unsafe { elements.slice(row..row + shape.head_dim) });
+        let out = unsafe { elements.slice(row..row + shape.head_dim) };
+        isa.run(Encode { values: value, out });
+    }
+}
+
+/// Converts a row to what the cache stores.
+struct Encode<'a, E> {
+    values: &'a [f32],
+    out: &'a mut [E],
+}
+
+impl<E: KvElement> Kernel for Encode<'_, E> {
+    type Output = ();
+
+    #[inline(always)]
+    fn run<S: Simd>(self, simd: S) {
+        let mut targets = self.out.chunks_exact_mut(S::WIDTH);
+        let mut sources = self.values.chunks_exact(S::WIDTH);
+        for (target, source) in (&mut targets).zip(&mut sources) {
+            // SAFETY: both hold a vector of items.
+            unsafe { E::store(simd, target.as_mut_ptr(), simd.load(source.as_ptr())) };
+        }
+        for (target, &source) in targets.into_remainder().iter_mut().zip(sources.remainder()) {
+            *target = E::encode(source);
+        }
     }
 }
 

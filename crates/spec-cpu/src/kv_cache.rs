@@ -3,8 +3,8 @@
 use half::f16;
 use spec_runtime::kv::{Move, Place};
 
-use crate::attention::{Attention, AttentionElement, AttentionKernels, AttentionPlan, AttentionScratch};
-use crate::kv::{KvArena, KvShape, KvType, store_token};
+use crate::attention::{Attention, AttentionPlan, AttentionScratch};
+use crate::kv::{KvArena, KvElement, KvShape, KvType, store_token};
 use crate::{CpuError, Isa, Pool, SharedSlice};
 
 /// Rows that one task stores: those of a group share cache lines.
@@ -38,37 +38,36 @@ pub(crate) fn new(
 
 struct Cache<E: 'static> {
     arena: KvArena<E>,
-    kernels: AttentionKernels<E>,
+    isa: Isa,
     scratch: AttentionScratch<E>,
     heads: usize,
 }
 
-impl<E: AttentionElement> Cache<E> {
+impl<E: KvElement> Cache<E> {
     fn new(isa: Isa, threads: usize, heads: usize, shape: KvShape) -> Result<Self, CpuError> {
         let scratch = AttentionScratch::new(threads);
-        Ok(Self { arena: KvArena::new(shape)?, kernels: E::kernels(isa), scratch, heads })
+        Ok(Self { arena: KvArena::new(shape)?, isa, scratch, heads })
     }
 }
 
-impl<E: AttentionElement> KvCache for Cache<E> {
+impl<E: KvElement> KvCache for Cache<E> {
     fn store(&mut self, pool: &Pool, layer: usize, places: &[Place], keys: &[f32], values: &[f32]) {
         let shape = *self.arena.shape();
         let width = shape.kv_heads * shape.head_dim;
-        let encode = self.kernels.encode;
+        let isa = self.isa;
         let elements = SharedSlice::new(self.arena.elements_mut());
         pool.run(places.len().div_ceil(STORE_ROWS), |task| {
             for (row, place) in places.iter().enumerate().skip(task * STORE_ROWS).take(STORE_ROWS) {
                 let range = row * width..(row + 1) * width;
                 let numbers = (&keys[range.clone()], &values[range]);
                 // SAFETY: rows have slots of their own, and each row belongs to one task.
-                unsafe { store_token(&elements, &shape, encode, (layer, place.slot), numbers) };
+                unsafe { store_token(isa, &elements, &shape, (layer, place.slot), numbers) };
             }
         });
     }
 
     fn attend(&self, pool: &Pool, layer: usize, plan: &AttentionPlan, queries: &[f32], out: &mut [f32]) {
-        let attention =
-            Attention { kernels: &self.kernels, arena: &self.arena, plan, layer, heads: self.heads, queries };
+        let attention = Attention { isa: self.isa, arena: &self.arena, plan, layer, heads: self.heads, queries };
         attention.run(pool, &self.scratch, out);
     }
 

@@ -2,12 +2,6 @@ use super::*;
 
 const SHAPE: KvShape = KvShape { layers: 2, blocks: 3, kv_heads: 2, head_dim: 16 };
 
-fn encode_row<E: KvElement>(values: &[f32], out: &mut [E]) {
-    for (out, &value) in out.iter_mut().zip(values) {
-        *out = E::encode(value);
-    }
-}
-
 fn token(seed: usize) -> (Vec<f32>, Vec<f32>) {
     let width = SHAPE.kv_heads * SHAPE.head_dim;
     let row = |base: usize| (0..width).map(|i| (base * 1000 + i) as f32 * 0.25).collect();
@@ -19,7 +13,7 @@ fn store<E: KvElement>(arena: &mut KvArena<E>, layer: usize, slot: usize, seed: 
     let shape = *arena.shape();
     let elements = SharedSlice::new(arena.elements_mut());
     // SAFETY: no other thread exists.
-    unsafe { store_token(&elements, &shape, encode_row, (layer, slot), (&keys, &values)) };
+    unsafe { store_token(Isa::detect(), &elements, &shape, (layer, slot), (&keys, &values)) };
 }
 
 fn load<E: KvElement>(arena: &KvArena<E>, layer: usize, slot: usize) -> (Vec<f32>, Vec<f32>) {

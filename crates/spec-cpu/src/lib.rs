@@ -29,6 +29,9 @@
 
 #![deny(missing_docs)]
 
+#[cfg(target_endian = "big")]
+compile_error!("weights keep the byte order of their files, which is little-endian");
+
 mod activation;
 mod attention;
 mod decoder;
@@ -47,9 +50,9 @@ mod shortlist;
 
 pub use activation::{ActivationForm, QuantizedRows};
 pub use error::CpuError;
-#[cfg(target_arch = "x86_64")]
-pub use isa::Avx512Vnni;
 pub use isa::Isa;
+#[cfg(target_arch = "x86_64")]
+pub use isa::{Avx2, Avx2Vnni, Avx512Vnni};
 pub use kernels::{Product, matmul, probe, vector};
 pub use kv::KvType;
 pub use load::LoadOptions;

@@ -9,13 +9,14 @@
 //!   set and no participants.
 //! - A worker that sees an open epoch it has not joined yet adds itself to `participants` by
 //!   compare-exchange. Success is the only way to the job, and is impossible once `OPEN` is cleared.
-//! - Everybody claims task indices from `next` until none is left. The caller then clears `OPEN` and waits for
-//!   `participants` to reach zero. A worker that never woke up is not waited for, which keeps regions
-//!   short on an oversubscribed machine.
+//! - Everybody claims tasks until none is left: from the front of the range of indices that is theirs, then from the
+//!   back of the others'. The caller then clears `OPEN` and waits for `participants` to reach zero. A worker that never
+//!   woke up is not waited for, which keeps regions short on an oversubscribed machine.
 //!
 //! Hence the job is written only while no worker can read it, and borrowed data outlives every use.
 
 mod disjoint;
+mod range;
 #[cfg(test)]
 mod tests;
 
@@ -30,6 +31,7 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use crate::CpuError;
+use range::TaskRange;
 
 const OPEN: u64 = 1 << 31;
 const PARTICIPANTS: u64 = OPEN - 1;
@@ -51,12 +53,12 @@ struct Padded<T>(T);
 struct Job {
     call: unsafe fn(*const (), usize),
     closure: *const (),
-    tasks: usize,
 }
 
 struct Shared {
     state: Padded<AtomicU64>,
-    next: Padded<AtomicUsize>,
+    /// The tasks of each thread, the caller's first.
+    ranges: Box<[Padded<TaskRange>]>,
     job: UnsafeCell<Job>,
     panic: Mutex<Option<Box<dyn Any + Send>>>,
     shutdown: AtomicBool,
@@ -104,8 +106,8 @@ impl Pool {
         unsafe fn nothing(_: *const (), _: usize) {}
         let shared = Arc::new(Shared {
             state: Padded(AtomicU64::new(0)),
-            next: Padded(AtomicUsize::new(0)),
-            job: UnsafeCell::new(Job { call: nothing, closure: std::ptr::null(), tasks: 0 }),
+            ranges: (0..threads.max(1)).map(|_| Padded(TaskRange::default())).collect(),
+            job: UnsafeCell::new(Job { call: nothing, closure: std::ptr::null() }),
             panic: Mutex::new(None),
             shutdown: AtomicBool::new(false),
             sleepers: AtomicUsize::new(0),
@@ -117,7 +119,7 @@ impl Pool {
             let shared = Arc::clone(&pool.shared);
             let worker = std::thread::Builder::new()
                 .name(format!("spec-cpu-{index}"))
-                .spawn(move || work(&shared))
+                .spawn(move || work(&shared, index))
                 .map_err(|source| CpuError::Thread { index, threads, source })?;
             pool.workers.push(worker);
         }
@@ -132,14 +134,19 @@ impl Pool {
 
     /// Calls `task(index)` once for every index below `tasks`, on all threads, and returns when the last call has.
     ///
-    /// Indices are claimed in increasing order, one at a time, so tasks may differ in length. With one thread or one task, from
-    /// within a task, or while another thread runs a region on this pool, the calls happen in order on the calling thread.
+    /// Each thread has a share of neighbouring indices, the same in every region of as many tasks, and goes through it in
+    /// order, so that it may read memory ahead and finds it where it left it. Who is done takes from the ends of the
+    /// others' shares, one task at a time, so tasks may differ in length. With one thread or one task, from within a task, or
+    /// while another thread runs a region on this pool, the calls happen in order on the calling thread.
     ///
     /// # Panics
     /// Continues the panic of the first task that panicked; tasks not begun by then are dropped.
     pub fn run<F: Fn(usize) + Sync>(&self, tasks: usize, task: F) {
-        let inline =
-            self.workers.is_empty() || tasks <= 1 || IN_REGION.get() || self.busy.swap(true, Ordering::Acquire);
+        let inline = self.workers.is_empty()
+            || tasks <= 1
+            || u32::try_from(tasks).is_err()
+            || IN_REGION.get()
+            || self.busy.swap(true, Ordering::Acquire);
         if inline {
             (0..tasks).for_each(task);
             return;
@@ -152,11 +159,14 @@ impl Pool {
             unsafe { (*closure.cast::<F>())(index) }
         }
         let shared = &*self.shared;
-        let job = Job { call: call::<F>, closure: (&raw const task).cast(), tasks };
+        let job = Job { call: call::<F>, closure: (&raw const task).cast() };
         // SAFETY: `busy` excludes other callers; the last region was closed and left by all participants.
         unsafe { *shared.job.get() = job };
-        // Relaxed: ordered before the claims of workers by the publication of `state`.
-        shared.next.0.store(0, Ordering::Relaxed);
+        // Ordered before the claims of workers by the publication of `state`.
+        let threads = shared.ranges.len();
+        for (thread, range) in shared.ranges.iter().enumerate() {
+            range.0.set(tasks * thread / threads..tasks * (thread + 1) / threads);
+        }
         let epoch = shared.state.0.load(Ordering::Relaxed) & !(OPEN | PARTICIPANTS);
         // SeqCst, with the counterpart in `sleep`: either this thread sees the sleeper, or the sleeper sees the new epoch.
         shared.state.0.store(epoch.wrapping_add(EPOCH) | OPEN, Ordering::SeqCst);
@@ -165,7 +175,7 @@ impl Pool {
             shared.wake.notify_all();
         }
 
-        shared.claim(job);
+        shared.claim(job, 0);
 
         // AcqRel: closing after the claims; a worker's compare-exchange fails from here on.
         shared.state.0.fetch_and(!OPEN, Ordering::AcqRel);
@@ -212,20 +222,18 @@ impl Drop for Pool {
 }
 
 impl Shared {
-    /// Runs tasks until no index is left. Only for the caller and for participants.
-    fn claim(&self, job: Job) {
+    /// Runs the tasks of `thread`, then what is left of the others'. Only for the caller and for participants.
+    fn claim(&self, job: Job, thread: usize) {
         IN_REGION.set(true);
-        loop {
-            // Relaxed: the counter hands out indices; the data is ordered by `state`.
-            let index = self.next.0.fetch_add(1, Ordering::Relaxed);
-            if index >= job.tasks {
-                break;
-            }
-            // SAFETY: the closure is alive: the caller of `run` waits for every participant.
-            let outcome = catch_unwind(AssertUnwindSafe(|| unsafe { (job.call)(job.closure, index) }));
-            if let Err(payload) = outcome {
-                lock(&self.panic).get_or_insert(payload);
-                self.next.0.store(job.tasks, Ordering::Relaxed);
+        let (before, own) = self.ranges.split_at(thread);
+        for (index, range) in own.iter().chain(before).enumerate() {
+            while let Some(task) = if index == 0 { range.0.take_first() } else { range.0.take_last() } {
+                // SAFETY: the closure is alive: the caller of `run` waits for every participant.
+                let outcome = catch_unwind(AssertUnwindSafe(|| unsafe { (job.call)(job.closure, task) }));
+                if let Err(payload) = outcome {
+                    lock(&self.panic).get_or_insert(payload);
+                    self.ranges.iter().for_each(|range| range.0.set(0..0));
+                }
             }
         }
         IN_REGION.set(false);
@@ -251,8 +259,8 @@ fn joinable(state: u64, seen: u64) -> bool {
     state & OPEN != 0 && state & !(OPEN | PARTICIPANTS) != seen
 }
 
-/// The life of a worker.
-fn work(shared: &Shared) {
+/// The life of worker `thread`.
+fn work(shared: &Shared, thread: usize) {
     let mut seen = 0;
     let mut idle: Option<Instant> = None;
     let mut polls = 0_u32;
@@ -265,7 +273,7 @@ fn work(shared: &Shared) {
             if joined {
                 // SAFETY: as a participant of an open region, this thread may read the job until it leaves.
                 let job = unsafe { *shared.job.get() };
-                shared.claim(job);
+                shared.claim(job, thread);
                 seen = state & !(OPEN | PARTICIPANTS);
                 // Release: the caller's wait sees this thread's writes.
                 shared.state.0.fetch_sub(1, Ordering::Release);

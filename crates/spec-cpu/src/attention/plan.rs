@@ -24,7 +24,6 @@ pub(super) struct PlannedRow {
     /// Slots of the row's ancestors and of the row itself, root first, in [`AttentionPlan::slots`]; `None` if they
     /// lie where committed tokens would.
     pub(super) ancestors: Option<Range<usize>>,
-    run: usize,
 }
 
 /// The rows of a pass as attention sees them. Reused from pass to pass.
@@ -67,14 +66,9 @@ impl AttentionPlan {
                 Some(first..self.slots.len())
             };
             self.positions += row.position + 1;
-            self.rows.push(PlannedRow { position: row.position, ancestors, run });
+            self.rows.push(PlannedRow { position: row.position, ancestors });
         }
         Ok(())
-    }
-
-    /// The run that holds `row`.
-    pub(super) fn run_of(&self, row: usize) -> &Run {
-        &self.runs[self.rows[row].run]
     }
 
     /// Slots of the ancestors of `row`, itself included; empty if they lie where committed tokens would.

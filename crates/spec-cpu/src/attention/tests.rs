@@ -3,7 +3,7 @@ use spec_runtime::kv::PagedKv;
 use spec_runtime::{Row, SeqId, Want};
 
 use super::*;
-use crate::kv::{KvShape, store_token};
+use crate::kv::{BLOCK_TOKENS, KvShape, store_token};
 
 const SHAPES: [(usize, usize, usize); 4] = [(6, 2, 64), (3, 3, 32), (12, 1, 16), (7, 1, 144)];
 
@@ -21,20 +21,20 @@ fn vector(kind: u64, path: &[u32], width: usize) -> Vec<f32> {
     (0..width).map(|i| 2.0 * noise(seed, i)).collect()
 }
 
-struct Bench<E: AttentionElement> {
+struct Bench<E: KvElement> {
+    isa: Isa,
     heads: usize,
     arena: KvArena<E>,
     pages: PagedKv,
-    kernels: AttentionKernels<E>,
     scratch: AttentionScratch<E>,
     pool: Pool,
     /// Per sequence slot: token paths of the committed text.
     texts: Vec<Vec<u32>>,
 }
 
-impl<E: AttentionElement> Bench<E> {
+impl<E: KvElement> Bench<E> {
     fn new(isa: Isa, threads: usize, (heads, kv_heads, head_dim): (usize, usize, usize)) -> Self {
-        let blocks = 12;
+        let blocks = 48;
         let shape = KvShape { layers: 2, blocks, kv_heads, head_dim };
         let mut arena = KvArena::new(shape).expect("a small arena");
         // What closed sequences leave behind.
@@ -42,10 +42,10 @@ impl<E: AttentionElement> Bench<E> {
             *element = E::encode(50.0 * noise(99, i));
         }
         Self {
+            isa,
             heads,
             arena,
-            pages: PagedKv::new(blocks, BLOCK_TOKENS, 200),
-            kernels: E::kernels(isa),
+            pages: PagedKv::new(blocks, BLOCK_TOKENS, 700),
             scratch: AttentionScratch::new(threads),
             pool: Pool::new(threads).expect("threads"),
             texts: Vec::new(),
@@ -83,13 +83,13 @@ impl<E: AttentionElement> Bench<E> {
         let elements = SharedSlice::new(self.arena.elements_mut());
         for (place, (keys, values)) in places.iter().zip(&stored) {
             // SAFETY: no other thread works on the arena.
-            unsafe { store_token(&elements, &shape, self.kernels.encode, (1, place.slot), (keys, values)) };
+            unsafe { store_token(self.isa, &elements, &shape, (1, place.slot), (keys, values)) };
         }
         let mut plan = AttentionPlan::default();
         plan.build(&self.pages, &batch, &places).expect("placed rows");
         let mut out = vec![0.0; queries.len()];
         let attention = Attention {
-            kernels: &self.kernels,
+            isa: self.isa,
             arena: &self.arena,
             plan: &plan,
             layer: 1,
@@ -153,106 +153,130 @@ fn tokens(count: usize) -> Vec<u32> {
     (0..count as u32).map(|i| i * 7 % 31).collect()
 }
 
-/// Runs `check` for every instruction set and element type.
+/// Runs `check` for every instruction set, element type and shape.
 macro_rules! everywhere {
-    ($check:ident) => {
+    ($check:ident, $shapes:expr, $argument:expr) => {
         for isa in Isa::available() {
-            for shape in SHAPES {
-                $check::<f16>(isa, shape);
-                $check::<f32>(isa, shape);
+            for shape in $shapes {
+                $check::<f16>(isa, shape, $argument);
+                $check::<f32>(isa, shape, $argument);
             }
         }
     };
 }
 
-#[test]
-fn decoding_matches_the_reference() {
-    fn check<E: AttentionElement>(isa: Isa, shape: (usize, usize, usize)) {
-        let mut bench = Bench::<E>::new(isa, 1, shape);
-        let seq = bench.open();
-        let text = tokens(70);
-        for (i, row) in bench.decode(seq, &text).iter().enumerate() {
-            for (value, exact) in row.iter().zip(bench.reference(&text[..=i])) {
-                let error = (f64::from(*value) - exact).abs();
-                assert!(error < 3e-6, "{isa:?} {shape:?}, position {i}: {value} for {exact}");
-            }
+/// A shape with which texts of several chunks are quick to attend to.
+const SMALL: [(usize, usize, usize); 1] = [(4, 2, 16)];
+
+fn decoding_matches<E: KvElement>(isa: Isa, shape: (usize, usize, usize), positions: &[usize]) {
+    let mut bench = Bench::<E>::new(isa, 1, shape);
+    let seq = bench.open();
+    let text = tokens(positions[positions.len() - 1] + 1);
+    let rows = bench.decode(seq, &text);
+    for &i in positions {
+        for (value, exact) in rows[i].iter().zip(bench.reference(&text[..=i])) {
+            let error = (f64::from(*value) - exact).abs();
+            assert!(error < 3e-6, "{isa:?} {shape:?}, position {i}: {value} for {exact}");
         }
     }
-    everywhere!(check);
+}
+
+#[test]
+fn decoding_matches_the_reference() {
+    let all: Vec<usize> = (0..70).collect();
+    everywhere!(decoding_matches, SHAPES, &all);
+    everywhere!(decoding_matches, SMALL, &[0, 254, 255, 256, 257, 300, 511, 512, 513, 599]);
+}
+
+fn chains_equal_decoding<E: KvElement>(isa: Isa, shape: (usize, usize, usize), length: usize) {
+    let text = tokens(length);
+    let mut plain = Bench::<E>::new(isa, 1, shape);
+    let seq = plain.open();
+    let expected = plain.decode(seq, &text);
+    for (threads, chunk) in [(1, 1), (2, 1), (2, 2), (1, 7), (3, 16), (2, 17), (3, 70), (1, 70), (4, length)] {
+        let mut bench = Bench::<E>::new(isa, threads, shape);
+        let seq = bench.open();
+        let mut rows = Vec::new();
+        for part in text.chunks(chunk) {
+            bench.pages.reserve(seq, part.len()).expect("room");
+            let batch: Vec<_> =
+                part.iter().enumerate().map(|(i, &token)| (seq, (i as u32).checked_sub(1), token)).collect();
+            rows.extend(bench.pass(&batch, &mut Vec::new()));
+            let path: Vec<u32> = (0..part.len() as u32).collect();
+            bench.settle(seq, &path, part);
+        }
+        assert!(rows == expected, "{isa:?} {shape:?}, {length} in chunks of {chunk}, {threads} threads");
+    }
 }
 
 #[test]
 fn chains_of_any_length_equal_decoding_bit_for_bit() {
-    fn check<E: AttentionElement>(isa: Isa, shape: (usize, usize, usize)) {
-        let text = tokens(70);
-        let mut plain = Bench::<E>::new(isa, 1, shape);
-        let seq = plain.open();
-        let expected = plain.decode(seq, &text);
-        for (threads, chunk) in [(1, 1), (2, 2), (1, 7), (3, 16), (2, 17), (1, 70)] {
-            let mut bench = Bench::<E>::new(isa, threads, shape);
-            let seq = bench.open();
-            let mut rows = Vec::new();
-            for part in text.chunks(chunk) {
-                bench.pages.reserve(seq, part.len()).expect("room");
-                let batch: Vec<_> =
-                    part.iter().enumerate().map(|(i, &token)| (seq, (i as u32).checked_sub(1), token)).collect();
-                rows.extend(bench.pass(&batch, &mut Vec::new()));
-                let path: Vec<u32> = (0..part.len() as u32).collect();
-                bench.settle(seq, &path, part);
-            }
-            assert_eq!(rows, expected, "{isa:?} {shape:?}, chunks of {chunk}, {threads} threads");
+    everywhere!(chains_equal_decoding, SHAPES, 70);
+    everywhere!(chains_equal_decoding, SMALL, 600);
+}
+
+fn trees_equal_chains<E: KvElement>(isa: Isa, shape: (usize, usize, usize), all_committed: &[usize]) {
+    const TREE: [(Option<u32>, u32); 9] = [
+        (None, 1),
+        (None, 2),
+        (Some(0), 3),
+        (Some(1), 4),
+        (Some(2), 5),
+        (Some(2), 6),
+        (Some(3), 7),
+        (Some(6), 8),
+        (Some(7), 9),
+    ];
+    for &committed in all_committed {
+        let text = tokens(committed);
+        let mut bench = Bench::<E>::new(isa, 2, shape);
+        // A second sequence in the same pass, and one whose blocks are interleaved with the first's.
+        let (other, seq) = (bench.open(), bench.open());
+        bench.decode(other, &tokens(20));
+        bench.decode(seq, &text);
+        bench.pages.reserve(seq, TREE.len()).expect("room");
+        bench.pages.reserve(other, 2).expect("room");
+        let mut batch: Vec<_> = TREE.iter().map(|&(parent, token)| (seq, parent, token)).collect();
+        batch.insert(3, (other, None, 3));
+        batch.push((other, Some(0), 4));
+        let mut paths = Vec::new();
+        let mut rows = bench.pass(&batch, &mut paths);
+        rows.pop();
+        rows.remove(3);
+        for (number, row) in rows.iter().enumerate() {
+            let path = &paths[seq.slot as usize][number];
+            let mut chain = Bench::<E>::new(isa, 1, shape);
+            let alone = chain.open();
+            chain.decode(alone, &text);
+            let expected = chain.decode(alone, path).pop().expect("a path has a row");
+            assert_eq!(*row, expected, "{isa:?} {shape:?}, {committed} committed, row {number}");
         }
+        // The commit moves the path where a chain would have put it.
+        bench.settle(seq, &[1, 3, 6, 7], &[2, 4, 7, 8]);
+        let next = bench.decode(seq, &[9, 10]);
+        let mut chain = Bench::<E>::new(isa, 1, shape);
+        let alone = chain.open();
+        chain.decode(alone, &text);
+        chain.decode(alone, &[2, 4, 7, 8]);
+        assert_eq!(next, chain.decode(alone, &[9, 10]), "{isa:?} {shape:?}, {committed} committed, after a commit");
     }
-    everywhere!(check);
 }
 
 #[test]
 fn tree_rows_equal_the_same_path_as_a_chain_bit_for_bit() {
-    fn check<E: AttentionElement>(isa: Isa, shape: (usize, usize, usize)) {
-        const TREE: [(Option<u32>, u32); 9] = [
-            (None, 1),
-            (None, 2),
-            (Some(0), 3),
-            (Some(1), 4),
-            (Some(2), 5),
-            (Some(2), 6),
-            (Some(3), 7),
-            (Some(6), 8),
-            (Some(7), 9),
-        ];
-        for committed in [0, 1, 15, 16, 17, 30, 31, 32, 33, 47] {
-            let text = tokens(committed);
-            let mut bench = Bench::<E>::new(isa, 2, shape);
-            // A second sequence in the same pass, and one whose blocks are interleaved with the first's.
-            let (other, seq) = (bench.open(), bench.open());
-            bench.decode(other, &tokens(20));
-            bench.decode(seq, &text);
-            bench.pages.reserve(seq, TREE.len()).expect("room");
-            bench.pages.reserve(other, 2).expect("room");
-            let mut batch: Vec<_> = TREE.iter().map(|&(parent, token)| (seq, parent, token)).collect();
-            batch.insert(3, (other, None, 3));
-            batch.push((other, Some(0), 4));
-            let mut paths = Vec::new();
-            let mut rows = bench.pass(&batch, &mut paths);
-            rows.pop();
-            rows.remove(3);
-            for (number, row) in rows.iter().enumerate() {
-                let path = &paths[seq.slot as usize][number];
-                let mut chain = Bench::<E>::new(isa, 1, shape);
-                let alone = chain.open();
-                chain.decode(alone, &text);
-                let expected = chain.decode(alone, path).pop().expect("a path has a row");
-                assert_eq!(*row, expected, "{isa:?} {shape:?}, {committed} committed, row {number}");
-            }
-            // The commit moves the path where a chain would have put it.
-            bench.settle(seq, &[1, 3, 6, 7], &[2, 4, 7, 8]);
-            let next = bench.decode(seq, &[9, 10]);
-            let mut chain = Bench::<E>::new(isa, 1, shape);
-            let alone = chain.open();
-            chain.decode(alone, &text);
-            chain.decode(alone, &[2, 4, 7, 8]);
-            assert_eq!(next, chain.decode(alone, &[9, 10]), "{isa:?} {shape:?}, {committed} committed, after a commit");
-        }
+    everywhere!(trees_equal_chains, SHAPES, &[0, 1, 15, 16, 17, 30, 31, 32, 33, 47]);
+    everywhere!(trees_equal_chains, SMALL, &[239, 251, 253, 255, 256, 257, 510]);
+}
+
+#[test]
+fn instruction_sets_with_fused_operations_agree_bit_for_bit() {
+    fn decoded(isa: Isa) -> Vec<Vec<f32>> {
+        let mut bench = Bench::<f16>::new(isa, 2, (12, 2, 144));
+        let seq = bench.open();
+        bench.decode(seq, &tokens(300))
     }
-    everywhere!(check);
+    let fused: Vec<Isa> = Isa::available().into_iter().filter(|&isa| isa != Isa::Portable).collect();
+    for pair in fused.windows(2) {
+        assert!(decoded(pair[0]) == decoded(pair[1]), "{pair:?}");
+    }
 }

@@ -1,6 +1,6 @@
 //! Products of activation rows with packed matrices, several in one parallel region.
 
-use crate::activation::ROW_TILE;
+use crate::activation::MAX_ROW_TILE;
 use crate::packed::LANES;
 use crate::{CpuError, Isa, PackedMatrix, Pool, QuantizedRows, SharedSlice};
 
@@ -66,8 +66,11 @@ impl<'a> Product<'a> {
     }
 }
 
-/// Weights that one task reads at most: they stay in the second-level cache while all tiles of rows pass over them.
-const TASK_BYTES: usize = 256 << 10;
+/// Weights that one task reads at most: small enough for threads to finish together.
+const TASK_BYTES: usize = 64 << 10;
+/// The same where several tiles of rows pass over the weights: they stay in the second-level cache, and fewer tasks read
+/// the activations again.
+const TASK_BYTES_OF_TILES: usize = 256 << 10;
 /// Weights that one task reads at least, when there are that many: a claim costs some tens of nanoseconds.
 const MIN_TASK_BYTES: usize = 16 << 10;
 /// Tasks per thread and region, for balance.
@@ -86,7 +89,9 @@ pub fn matmul(isa: Isa, pool: &Pool, products: &mut [Product<'_>]) -> Result<(),
     products.iter().try_for_each(Product::check)?;
 
     let total: usize = products.iter().map(|product| product.weights.packed_bytes()).sum();
-    let task_bytes = (total / (pool.threads() * TASKS_PER_THREAD)).clamp(MIN_TASK_BYTES, TASK_BYTES);
+    let tiles = products.iter().map(|product| product.activations.tiles()).max().unwrap_or(0);
+    let most = if tiles > 2 { TASK_BYTES_OF_TILES } else { TASK_BYTES };
+    let task_bytes = (total / (pool.threads() * TASKS_PER_THREAD)).clamp(MIN_TASK_BYTES, most);
     let mut tasks = 0;
     let mut work = 0;
     let parts: Vec<Part<'_>> = products
@@ -138,14 +143,14 @@ impl Part<'_> {
     fn run(&self, isa: Isa, task: usize) {
         let first = (task - self.first_task) * self.panels_per_task;
         let last = self.weights.panels().min(first + self.panels_per_task);
-        let mut sums = [[0.0; LANES]; ROW_TILE];
-        for tile_index in 0..self.activations.tiles() {
-            let tile = self.activations.tile(tile_index);
+        let mut sums = [[0.0; LANES]; MAX_ROW_TILE];
+        for index in 0..self.activations.tiles() {
+            let (first_row, tile) = self.activations.tile(index);
             for panel in first..last {
                 let weights = self.weights.panel(panel);
                 isa.panel(self.weights.weight_type(), weights, &tile, &mut sums);
                 for (row, sums) in sums[..tile.rows].iter().enumerate() {
-                    self.store(tile_index * ROW_TILE + row, panel * LANES, sums);
+                    self.store(first_row + row, panel * LANES, sums);
                 }
             }
         }

@@ -1,214 +1,188 @@
-//! Matrix kernels in plain Rust, in the order of the vector ones.
+//! Vectors in plain Rust.
 
-use super::Sums;
-use crate::activation::Tile;
-use crate::packed::{LANES, WeightType, q4_k, q6_k, split_block};
-use crate::vector::f16_to_f32;
+use half::f16;
 
-/// Codes of four inputs by sixteen outputs, as unsigned bytes.
-type Quad = [u8; 64];
+use super::simd::{Kernel, Simd};
+use crate::packed::LANES;
+use crate::vector::{f16_to_f32, f32_to_f16};
 
-pub(super) fn panel(ty: WeightType, panel: &[u8], tile: &Tile<'_>, sums: &mut Sums) {
-    for sums in &mut sums[..tile.rows] {
-        *sums = [0.0; LANES];
-    }
-    match ty {
-        WeightType::F32 => {
-            float(panel, tile, sums, 4, |bytes| f32::from_le_bytes([bytes[0], bytes[1], bytes[2], bytes[3]]))
-        }
-        WeightType::F16 => float(panel, tile, sums, 2, |bytes| f16_to_f32(u16::from_le_bytes([bytes[0], bytes[1]]))),
-        WeightType::Q4_1 | WeightType::Q5_0 | WeightType::Q8_0 => {
-            for block in 0..tile.blocks {
-                block32(ty, panel, tile, block, sums);
-            }
-        }
-        WeightType::Q4_K => {
-            for (block, weights) in panel.chunks_exact(q4_k::BYTES).enumerate() {
-                super_block_q4_k(weights, tile, block, sums);
-            }
-        }
-        WeightType::Q6_K => {
-            for (block, weights) in panel.chunks_exact(q6_k::BYTES).enumerate() {
-                super_block_q6_k(weights, tile, block, sums);
-            }
-        }
-    }
+/// Runs `kernel` as it is.
+pub(super) fn run<K: Kernel>(kernel: K) -> K::Output {
+    kernel.run(Arrays)
 }
 
-fn float(panel: &[u8], tile: &Tile<'_>, sums: &mut Sums, size: usize, decode: impl Fn(&[u8]) -> f32) {
-    let inputs = panel.chunks_exact(LANES * size).zip(tile.floats.chunks_exact(tile.rows));
-    for (bytes, activations) in inputs {
-        let mut weights = [0.0; LANES];
-        for (weight, bytes) in weights.iter_mut().zip(bytes.chunks_exact(size)) {
-            *weight = decode(bytes);
-        }
-        for (sums, activation) in sums.iter_mut().zip(activations) {
-            for lane in 0..LANES {
-                sums[lane] += weights[lane] * activation;
-            }
-        }
-    }
-}
+#[derive(Clone, Copy)]
+struct Arrays;
 
-fn halves(panel: &[u8], at: usize) -> [f32; LANES] {
-    let bytes = &panel[at..at + 2 * LANES];
-    std::array::from_fn(|lane| f16_to_f32(u16::from_le_bytes([bytes[2 * lane], bytes[2 * lane + 1]])))
-}
-
-fn vector(panel: &[u8], at: usize) -> &Quad {
-    panel[at..].first_chunk().expect("a panel holds whole vectors")
-}
-
-/// Expands a vector of nibbles: first the low ones, then the high ones.
-fn nibbles(panel: &[u8], at: usize) -> [Quad; 2] {
-    let bytes = vector(panel, at);
-    [bytes.map(|byte| byte & 15), bytes.map(|byte| byte >> 4)]
-}
+type Bytes = [u8; 4 * LANES];
+type Ints = [i32; LANES];
+type Floats = [f32; LANES];
 
 /// Adds the products of four inputs to the sixteen sums.
-fn multiply(dot: &mut [i32; LANES], weights: &Quad, activations: &[i8]) {
-    let activations: [i32; 4] = std::array::from_fn(|input| i32::from(activations[input]));
-    for (dot, weights) in dot.iter_mut().zip(weights.chunks_exact(4)) {
+#[inline(always)]
+fn multiply_four(sums: &mut Ints, codes: &Bytes, activations: [i8; 4]) {
+    let activations = activations.map(i32::from);
+    for (sum, codes) in sums.iter_mut().zip(codes.chunks_exact(4)) {
         for input in 0..4 {
-            *dot += i32::from(weights[input]) * activations[input];
+            *sum += i32::from(codes[input]) * activations[input];
         }
     }
 }
 
-fn block32(ty: WeightType, panel: &[u8], tile: &Tile<'_>, block: usize, sums: &mut Sums) {
-    let (codes, scales) = split_block(ty, block, tile.blocks);
-    let mut quads = [[0; 64]; 8];
-    if ty == WeightType::Q8_0 {
-        for (index, quad) in quads.iter_mut().enumerate() {
-            *quad = *vector(panel, codes + index * 64);
-        }
-    } else {
-        for (index, pair) in quads.chunks_exact_mut(2).enumerate() {
-            pair.copy_from_slice(&nibbles(panel, codes + index * 64));
-        }
-    }
-    if ty == WeightType::Q5_0 {
-        for (index, quad) in quads.iter_mut().enumerate() {
-            for (bit, code) in quad.iter_mut().enumerate() {
-                *code |= (panel[codes + 256 + index * 8 + bit / 8] >> (bit % 8) & 1) << 4;
-            }
-        }
-    }
-    let scale = halves(panel, scales);
-    let min = if ty == WeightType::Q4_1 { halves(panel, scales + 32) } else { [0.0; LANES] };
-    for (row, sums) in sums[..tile.rows].iter_mut().enumerate() {
-        let at = block * tile.rows + row;
-        let start = match ty {
-            WeightType::Q5_0 => tile.starts[at],
-            WeightType::Q8_0 => tile.sums[at],
-            _ => 0,
-        };
-        let mut dot = [start; LANES];
-        for (quad, activations) in quads.iter().zip(tile.codes[at].0.chunks_exact(4)) {
-            multiply(&mut dot, quad, activations);
-        }
-        for lane in 0..LANES {
-            sums[lane] += dot[lane] as f32 * tile.scales[at] * scale[lane];
-        }
-        if ty == WeightType::Q4_1 {
-            for lane in 0..LANES {
-                sums[lane] += min[lane] * tile.scaled_sums[at];
-            }
-        }
-    }
-}
+impl Simd for Arrays {
+    const WIDTH: usize = LANES;
+    /// A vector takes several of the processor's registers.
+    const REGISTERS: usize = 4;
+    type Bytes = Bytes;
+    type Ints = Ints;
+    type Floats = Floats;
 
-fn super_block_q4_k(weights: &[u8], tile: &Tile<'_>, block: usize, sums: &mut Sums) {
-    let rows = tile.rows;
-    let mut totals = [[0.0_f32; LANES]; crate::activation::ROW_TILE];
-    for sub in 0..8 {
-        let factors = &weights[q4_k::SCALES + sub * LANES..][..LANES];
-        let mut quads = [[0; 64]; 8];
-        for (index, pair) in quads.chunks_exact_mut(2).enumerate() {
-            pair.copy_from_slice(&nibbles(weights, q4_k::CODES + (sub * 4 + index) * 64));
-        }
-        for (row, totals) in totals[..rows].iter_mut().enumerate() {
-            let codes = &tile.codes[(block * 8 + sub) * rows + row].0;
-            let mut dot = [0; LANES];
-            for (quad, activations) in quads.iter().zip(codes.chunks_exact(4)) {
-                multiply(&mut dot, quad, activations);
-            }
-            for lane in 0..LANES {
-                totals[lane] += dot[lane] as f32 * f32::from(factors[lane]);
-            }
-        }
+    #[inline(always)]
+    unsafe fn load_bytes(self, at: *const u8) -> Bytes {
+        // SAFETY: the caller's contract.
+        unsafe { at.cast::<Bytes>().read() }
     }
-    let (scale, min_scale) = (halves(weights, q4_k::SCALE), halves(weights, q4_k::MIN_SCALE));
-    for row in 0..rows {
-        let mut mins = [0_i32; LANES];
-        for pair in 0..4 {
-            let both = tile.sums[(block * 4 + pair) * rows + row];
-            let (first, second) = (i32::from(both as i16), both >> 16);
-            for (lane, sum) in mins.iter_mut().enumerate() {
-                let at = q4_k::MINS + pair * 32 + lane * 2;
-                *sum += i32::from(weights[at]) * first + i32::from(weights[at + 1]) * second;
-            }
-        }
-        let activation_scale = tile.scales[block * rows + row];
-        for lane in 0..LANES {
-            let value = scale[lane] * totals[row][lane] - min_scale[lane] * mins[lane] as f32;
-            sums[row][lane] += value * activation_scale;
-        }
-    }
-}
 
-fn super_block_q6_k(weights: &[u8], tile: &Tile<'_>, block: usize, sums: &mut Sums) {
-    let rows = tile.rows;
-    let mut totals = [[0.0_f32; LANES]; crate::activation::ROW_TILE];
-    for sub in 0..16 {
-        let factors = &weights[q6_k::SCALES + sub * LANES..][..LANES];
-        let at = q6_k::CODES + sub * q6_k::SUB_BLOCK;
-        let ([first, second], [third, fourth]) = (nibbles(weights, at), nibbles(weights, at + 64));
-        let high = vector(weights, at + 128);
-        let mut quads = [first, second, third, fourth];
-        for (field, quad) in quads.iter_mut().enumerate() {
-            for (code, high) in quad.iter_mut().zip(high) {
-                *code |= (high >> (2 * field) & 3) << 4;
-            }
-        }
-        for (row, totals) in totals[..rows].iter_mut().enumerate() {
-            let codes = &tile.codes[(block * 8 + sub / 2) * rows + row].0[sub % 2 * 16..];
-            let mut dot = [tile.starts[(block * 16 + sub) * rows + row]; LANES];
-            for (quad, activations) in quads.iter().zip(codes.chunks_exact(4)) {
-                multiply(&mut dot, quad, activations);
-            }
-            for lane in 0..LANES {
-                let factor = f32::from(factors[lane].cast_signed());
-                totals[lane] += dot[lane] as f32 * factor;
-            }
-        }
+    #[inline(always)]
+    fn nibbles(self, codes: Bytes) -> (Bytes, Bytes) {
+        (codes.map(|code| code & 15), codes.map(|code| code >> 4))
     }
-    for row in 0..rows {
-        let activation_scale = tile.scales[block * rows + row];
-        for lane in 0..LANES {
-            let at = q6_k::SCALE + lane * 4;
-            let scale = [weights[at], weights[at + 1], weights[at + 2], weights[at + 3]];
-            sums[row][lane] += totals[row][lane] * f32::from_le_bytes(scale) * activation_scale;
-        }
-    }
-}
 
-pub(super) fn read(bytes: &[u8]) -> u64 {
-    bytes
-        .chunks_exact(8)
-        .map(|word| u64::from_le_bytes(*word.first_chunk().expect("a chunk of eight bytes")))
-        .fold(0, u64::wrapping_add)
-}
+    #[inline(always)]
+    unsafe fn fifth_bits(self, mut codes: Bytes, bits: *const u8) -> Bytes {
+        // SAFETY: the caller's contract.
+        let bits = u64::from_le(unsafe { bits.cast::<u64>().read_unaligned() });
+        for (byte, code) in codes.iter_mut().enumerate() {
+            *code |= ((bits >> byte & 1) as u8) << 4;
+        }
+        codes
+    }
 
-pub(super) fn spin_int8(rounds: usize) -> (u64, i32) {
-    let mut dots = [[0; LANES]; 8];
-    let weights: Quad = std::array::from_fn(|index| std::hint::black_box(index as u8));
-    let activations: [i8; 4] = std::hint::black_box([1, -2, 3, -4]);
-    for _ in 0..rounds {
-        for dot in &mut dots {
-            multiply(dot, std::hint::black_box(&weights), &activations);
+    #[inline(always)]
+    fn six_bits(self, low: Bytes, high: Bytes, upper: bool) -> (Bytes, Bytes) {
+        let shift = if upper { 4 } else { 0 };
+        let (mut first, mut second) = self.nibbles(low);
+        for ((first, second), high) in first.iter_mut().zip(&mut second).zip(high) {
+            *first |= (high >> shift & 3) << 4;
+            *second |= (high >> (shift + 2) & 3) << 4;
+        }
+        (first, second)
+    }
+
+    #[inline(always)]
+    fn add_words(self, mut a: Bytes, b: Bytes) -> Bytes {
+        for (a, b) in a.as_chunks_mut().0.iter_mut().zip(b.as_chunks().0) {
+            *a = u64::from_le_bytes(*a).wrapping_add(u64::from_le_bytes(*b)).to_le_bytes();
+        }
+        a
+    }
+
+    #[inline(always)]
+    fn sum_words(self, words: Bytes) -> u64 {
+        words.as_chunks().0.iter().fold(0, |sum: u64, word| sum.wrapping_add(u64::from_le_bytes(*word)))
+    }
+
+    #[inline(always)]
+    fn ints(self, value: i32) -> Ints {
+        [value; LANES]
+    }
+
+    #[inline(always)]
+    unsafe fn multiply<const R: usize, const G: usize>(
+        self,
+        sums: &mut [[Ints; R]; G],
+        codes: &[(Bytes, Bytes); G],
+        activations: [*const i8; G],
+        _: bool,
+    ) {
+        for ((sums, codes), activations) in sums.iter_mut().zip(codes).zip(activations) {
+            for (row, sums) in sums.iter_mut().enumerate() {
+                // SAFETY: the caller's contract.
+                let eight = unsafe { activations.add(32 * row).cast::<[[i8; 4]; 2]>().read() };
+                multiply_four(sums, &codes.0, eight[0]);
+                multiply_four(sums, &codes.1, eight[1]);
+            }
         }
     }
-    let macs = rounds as u64 * 8 * 64;
-    (macs, dots.as_flattened().iter().fold(0, |sum, &dot| sum.wrapping_add(dot)))
+
+    #[inline(always)]
+    unsafe fn multiply_pairs(self, mut sums: Ints, pairs: *const u8, factors: i32) -> Ints {
+        // SAFETY: the caller's contract.
+        let pairs = unsafe { pairs.cast::<[[u8; 2]; LANES]>().read() };
+        let (low, high) = (i32::from(factors as i16), factors >> 16);
+        for (sum, [first, second]) in sums.iter_mut().zip(pairs) {
+            *sum += i32::from(first) * low + i32::from(second) * high;
+        }
+        sums
+    }
+
+    #[inline(always)]
+    fn to_floats(self, values: Ints) -> Floats {
+        values.map(|value| value as f32)
+    }
+
+    #[inline(always)]
+    fn sum_ints(self, values: Ints) -> i32 {
+        values.into_iter().fold(0, i32::wrapping_add)
+    }
+
+    #[inline(always)]
+    fn floats(self, value: f32) -> Floats {
+        [value; LANES]
+    }
+
+    #[inline(always)]
+    fn mul(self, a: Floats, b: Floats) -> Floats {
+        std::array::from_fn(|lane| a[lane] * b[lane])
+    }
+
+    #[inline(always)]
+    fn mul_add(self, a: Floats, b: Floats, c: Floats) -> Floats {
+        std::array::from_fn(|lane| a[lane] * b[lane] + c[lane])
+    }
+
+    #[inline(always)]
+    fn neg_mul_add(self, a: Floats, b: Floats, c: Floats) -> Floats {
+        std::array::from_fn(|lane| c[lane] - a[lane] * b[lane])
+    }
+
+    #[inline(always)]
+    unsafe fn load(self, at: *const f32) -> Floats {
+        // SAFETY: the caller's contract.
+        unsafe { at.cast::<Floats>().read_unaligned() }
+    }
+
+    #[inline(always)]
+    unsafe fn load_halves(self, at: *const f16) -> Floats {
+        // SAFETY: the caller's contract.
+        let halves = unsafe { at.cast::<[u16; LANES]>().read_unaligned() };
+        halves.map(f16_to_f32)
+    }
+
+    #[inline(always)]
+    unsafe fn load_unsigned(self, at: *const u8) -> Floats {
+        // SAFETY: the caller's contract.
+        unsafe { at.cast::<[u8; LANES]>().read() }.map(f32::from)
+    }
+
+    #[inline(always)]
+    unsafe fn load_signed(self, at: *const i8) -> Floats {
+        // SAFETY: the caller's contract.
+        unsafe { at.cast::<[i8; LANES]>().read() }.map(f32::from)
+    }
+
+    #[inline(always)]
+    unsafe fn store(self, at: *mut f32, values: Floats) {
+        // SAFETY: the caller's contract.
+        unsafe { at.cast::<Floats>().write_unaligned(values) };
+    }
+
+    #[inline(always)]
+    unsafe fn store_halves(self, at: *mut f16, values: Floats) {
+        // SAFETY: the caller's contract; every bit pattern is an f16.
+        unsafe { at.cast::<[u16; LANES]>().write_unaligned(values.map(f32_to_f16)) };
+    }
+
+    #[inline(always)]
+    fn prefetch<const FIRST_LEVEL: bool>(self, _: *const u8) {}
 }

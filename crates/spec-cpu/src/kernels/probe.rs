@@ -2,6 +2,8 @@
 
 use std::time::Instant;
 
+use super::panel::prefetch;
+use super::simd::{Kernel, Simd};
 use crate::packed::WeightMemory;
 use crate::{CpuError, Isa, Pool};
 
@@ -34,7 +36,7 @@ impl Bandwidth {
         let start = Instant::now();
         pool.run(bytes.len().div_ceil(TASK), |task| {
             let first = task * TASK;
-            std::hint::black_box(isa.read(&bytes[first..bytes.len().min(first + TASK)]));
+            std::hint::black_box(isa.run(Read(&bytes[first..bytes.len().min(first + TASK)])));
         });
         bytes.len() as f64 / start.elapsed().as_secs_f64()
     }
@@ -55,7 +57,7 @@ pub fn peak_int8_macs(isa: Isa, pool: &Pool) -> f64 {
     let rounds = match isa {
         Isa::Portable => 20_000,
         #[cfg(target_arch = "x86_64")]
-        Isa::Avx512Vnni(_) => 400_000,
+        _ => 400_000,
     };
     peak_int8_macs_for(isa, pool, rounds)
 }
@@ -68,9 +70,68 @@ pub fn peak_int8_macs_for(isa: Isa, pool: &Pool, rounds: usize) -> f64 {
     let macs = std::sync::atomic::AtomicU64::new(0);
     let start = Instant::now();
     pool.run(tasks, |_| {
-        let (done, value) = isa.spin_int8(rounds);
+        let (done, value) = isa.run(Spin(rounds));
         std::hint::black_box(value);
         macs.fetch_add(done, std::sync::atomic::Ordering::Relaxed);
     });
     macs.into_inner() as f64 / start.elapsed().as_secs_f64()
+}
+
+/// Adds up the 64-bit words of the bytes (a multiple of 512), as fast as they can be read.
+pub(super) struct Read<'a>(pub(super) &'a [u8]);
+
+impl Kernel for Read<'_> {
+    type Output = u64;
+
+    #[inline(always)]
+    fn run<S: Simd>(self, simd: S) -> u64 {
+        const AT_ONCE: usize = 512;
+        let vector = 4 * S::WIDTH;
+        // SAFETY: the array has 64 bytes, which are at least a vector.
+        let mut sums = [unsafe { simd.load_bytes([0; 64].as_ptr()) }; 8];
+        for chunk in self.0.chunks_exact(AT_ONCE) {
+            for line in chunk.chunks_exact(64) {
+                prefetch(simd, line.as_ptr());
+            }
+            for (index, bytes) in chunk.chunks_exact(vector).enumerate() {
+                let sum = &mut sums[index % 8];
+                // SAFETY: a vector of bytes.
+                *sum = simd.add_words(*sum, unsafe { simd.load_bytes(bytes.as_ptr()) });
+            }
+        }
+        let mut total = 0_u64;
+        for sum in sums {
+            total = total.wrapping_add(simd.sum_words(sum));
+        }
+        total
+    }
+}
+
+/// Multiply-adds of bytes, from registers as far as they go, this many rounds of them; returns how many and a value that
+/// depends on all.
+struct Spin(usize);
+
+impl Kernel for Spin {
+    type Output = (u64, i32);
+
+    #[inline(always)]
+    fn run<S: Simd>(self, simd: S) -> (u64, i32) {
+        /// As many independent chains as hide the latency of a dot product.
+        const CHAINS: usize = 12;
+        let activations: [i8; 32 * CHAINS] = std::hint::black_box([-5; 32 * CHAINS]);
+        let codes = std::hint::black_box([3_u8; 64]);
+        let mut sums = [[simd.ints(0); CHAINS]; 1];
+        // SAFETY: 64 bytes are at least a vector, and each row has its 32 activations.
+        unsafe {
+            let codes = simd.load_bytes(codes.as_ptr());
+            for _ in 0..self.0 {
+                simd.multiply::<CHAINS, 1>(&mut sums, &[(codes, codes)], [activations.as_ptr()], false);
+            }
+        }
+        let mut value = 0_i32;
+        for sum in sums[0] {
+            value = value.wrapping_add(simd.sum_ints(sum));
+        }
+        (self.0 as u64 * (CHAINS * 8 * S::WIDTH) as u64, value)
+    }
 }

@@ -2,7 +2,8 @@
 
 use std::ops::Range;
 
-use super::{Vectorize, vector};
+use super::simd::Vectorize;
+use super::vector;
 use crate::Isa;
 use crate::activation::{ActivationForm, Codes, Target};
 

@@ -3,7 +3,7 @@
 //! All are written over sixteen lanes (lane = index % 16), without fused multiply-adds, and compiled per instruction set: their
 //! results agree bit for bit on all of them.
 
-use super::Vectorize;
+use super::simd::Vectorize;
 use crate::Isa;
 
 #[cfg(test)]

@@ -24,6 +24,29 @@ fn every_task_runs_exactly_once_also_on_more_threads_than_cores() {
 }
 
 #[test]
+fn a_thread_goes_through_its_share_in_order_and_others_take_the_end() {
+    let range = TaskRange::default();
+    assert_eq!((range.take_first(), range.take_last()), (None, None));
+    range.set(3..8);
+    let taken = [range.take_first(), range.take_last(), range.take_last(), range.take_first(), range.take_last()];
+    assert_eq!(taken, [Some(3), Some(7), Some(6), Some(4), Some(5)]);
+    assert_eq!((range.take_first(), range.take_last()), (None, None));
+
+    // A thread that has nothing of its own to do helps: the first task waits for all others.
+    let pool = Pool::new(2).expect("threads");
+    let done = AtomicUsize::new(0);
+    let deadline = Instant::now() + Duration::from_secs(20);
+    pool.run(10, |index| {
+        while index == 0 && done.load(Ordering::SeqCst) < 9 {
+            assert!(Instant::now() < deadline, "nobody takes the end of a share");
+            std::thread::yield_now();
+        }
+        done.fetch_add(1, Ordering::SeqCst);
+    });
+    assert_eq!(done.into_inner(), 10);
+}
+
+#[test]
 fn regions_see_the_writes_of_the_region_before() {
     let pool = Pool::new(3).expect("threads");
     let mut data = vec![0_u64; 1000];

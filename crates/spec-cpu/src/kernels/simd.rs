@@ -1,0 +1,145 @@
+//! What kernels are written in: vectors over the sixteen outputs of a panel, implemented once per instruction set.
+
+use half::f16;
+
+use crate::packed::LANES;
+
+/// Vectors of an instruction set. A value proves that the processor has the instructions.
+///
+/// All functions are `#[inline(always)]` and without target features of their own: they become instructions only when
+/// inlined into the entry of their instruction set, which [`crate::Isa::run`] calls. Kernels must be inlined as well, and
+/// call these functions from loops rather than closures, which nothing forces the compiler to inline.
+///
+/// Per lane, every implementation does the same operations in the same order; those with fused multiply-adds agree bit
+/// for bit.
+pub(crate) trait Simd: Copy {
+    /// Lanes of 32 bits; divides [`LANES`].
+    const WIDTH: usize;
+    /// Vectors that a panel is wide.
+    const PARTS: usize = LANES / Self::WIDTH;
+    /// Vector registers. Kernels choose by it how many sums they keep in flight.
+    const REGISTERS: usize;
+    /// Four unsigned bytes per lane: the codes of four inputs.
+    type Bytes: Copy;
+    /// A 32-bit integer per lane.
+    type Ints: Copy;
+    /// An f32 per lane.
+    type Floats: Copy;
+
+    /// # Safety
+    /// `4 * WIDTH` bytes are readable at `at`.
+    unsafe fn load_bytes(self, at: *const u8) -> Self::Bytes;
+    /// The low and the high nibbles of each byte.
+    fn nibbles(self, codes: Self::Bytes) -> (Self::Bytes, Self::Bytes);
+    /// Adds 16 to the codes, below 16, whose bits are set.
+    ///
+    /// # Safety
+    /// `4 * WIDTH` bits are readable at `bits`, the bit of byte `i` of the vector being number `i`.
+    unsafe fn fifth_bits(self, codes: Self::Bytes, bits: *const u8) -> Self::Bytes;
+    /// Codes of which `low` has the low nibbles, in its low and its high ones, and `high` bits 4 and 5: in its fields 0
+    /// and 1 of two bits each, or 2 and 3 if `upper`.
+    fn six_bits(self, low: Self::Bytes, high: Self::Bytes, upper: bool) -> (Self::Bytes, Self::Bytes);
+    /// Adds 64-bit words.
+    fn add_words(self, a: Self::Bytes, b: Self::Bytes) -> Self::Bytes;
+    /// The sum of the 64-bit words.
+    fn sum_words(self, words: Self::Bytes) -> u64;
+
+    /// `value` in all lanes.
+    fn ints(self, value: i32) -> Self::Ints;
+    /// For `G` sub-blocks, adds to the sums of `R` rows the products of eight codes and eight signed activations, those of
+    /// row `r` being at `activations + 32 * r`. Codes are below 64, or below 256 if `wide`.
+    ///
+    /// # Safety
+    /// The activations are readable.
+    unsafe fn multiply<const R: usize, const G: usize>(
+        self,
+        sums: &mut [[Self::Ints; R]; G],
+        codes: &[(Self::Bytes, Self::Bytes); G],
+        activations: [*const i8; G],
+        wide: bool,
+    );
+    /// Adds `first * low + second * high`, where `(first, second)` are the pair of unsigned bytes of each lane and
+    /// `low`, `high` the signed halves of `factors`.
+    ///
+    /// # Safety
+    /// `2 * WIDTH` bytes are readable at `pairs`.
+    unsafe fn multiply_pairs(self, sums: Self::Ints, pairs: *const u8, factors: i32) -> Self::Ints;
+    /// Rounded to the nearest f32.
+    fn to_floats(self, values: Self::Ints) -> Self::Floats;
+    /// The sum of the lanes, modulo 2^32.
+    fn sum_ints(self, values: Self::Ints) -> i32;
+
+    /// `value` in all lanes.
+    fn floats(self, value: f32) -> Self::Floats;
+    /// `a * b`.
+    fn mul(self, a: Self::Floats, b: Self::Floats) -> Self::Floats;
+    /// `a * b + c`, rounded once where the instruction set can.
+    fn mul_add(self, a: Self::Floats, b: Self::Floats, c: Self::Floats) -> Self::Floats;
+    /// `c - a * b`, rounded once where the instruction set can.
+    fn neg_mul_add(self, a: Self::Floats, b: Self::Floats, c: Self::Floats) -> Self::Floats;
+    /// # Safety
+    /// `WIDTH` numbers are readable at `at`.
+    unsafe fn load(self, at: *const f32) -> Self::Floats;
+    /// # Safety
+    /// `WIDTH` numbers are readable at `at`, which need not be aligned.
+    unsafe fn load_halves(self, at: *const f16) -> Self::Floats;
+    /// # Safety
+    /// `WIDTH` bytes are readable at `at`.
+    unsafe fn load_unsigned(self, at: *const u8) -> Self::Floats;
+    /// # Safety
+    /// `WIDTH` bytes are readable at `at`.
+    unsafe fn load_signed(self, at: *const i8) -> Self::Floats;
+    /// # Safety
+    /// `WIDTH` numbers are writable at `at`.
+    unsafe fn store(self, at: *mut f32, values: Self::Floats);
+    /// Rounds to nearest even.
+    ///
+    /// # Safety
+    /// `WIDTH` numbers are writable at `at`.
+    unsafe fn store_halves(self, at: *mut f16, values: Self::Floats);
+
+    /// Fetches the cache line at `at`, which may be any address, for use soon: into the first-level cache, or the second.
+    fn prefetch<const FIRST_LEVEL: bool>(self, at: *const u8);
+}
+
+/// An operation over the vectors of any instruction set, carried out by [`crate::Isa::run`].
+///
+/// `run` must be `#[inline(always)]` and call only such functions: it is compiled once per instruction set.
+pub(crate) trait Kernel {
+    /// What the operation returns.
+    type Output;
+    /// Carries it out.
+    fn run<S: Simd>(self, simd: S) -> Self::Output;
+}
+
+/// An operation written in plain Rust over fixed lanes, for the compiler to vectorise. Multiplications and additions are
+/// not fused, so results agree bit for bit across instruction sets.
+///
+/// As for [`Kernel`], `run` must be `#[inline(always)]`.
+pub(crate) trait Vectorize {
+    /// What the operation returns.
+    type Output;
+    /// Carries it out.
+    fn run(self) -> Self::Output;
+}
+
+/// A [`Vectorize`] as a [`Kernel`].
+pub(super) struct Plain<V>(pub(super) V);
+
+impl<V: Vectorize> Kernel for Plain<V> {
+    type Output = V::Output;
+
+    #[inline(always)]
+    fn run<S: Simd>(self, _: S) -> V::Output {
+        self.0.run()
+    }
+}
+
+/// How many of four, two or one things to treat together, so that `each` registers per thing leave some to spare.
+pub(crate) const fn together(registers: usize, each: usize) -> usize {
+    match registers * 3 / 4 / each {
+        0 | 1 => 1,
+        2 | 3 => 2,
+        _ => 4,
+    }
+}
