@@ -10,6 +10,12 @@ impl Arguments {
         Self(std::env::args_os().skip(1).map(|word| word.to_string_lossy().into_owned()).collect())
     }
 
+    /// The words of a line, for tests.
+    #[cfg(test)]
+    pub(crate) fn from_words(line: &str) -> Self {
+        Self(line.split_whitespace().map(str::to_owned).collect())
+    }
+
     /// Takes the first word that is left.
     pub(crate) fn next_word(&mut self) -> Option<String> {
         (!self.0.is_empty()).then(|| self.0.remove(0))
@@ -38,6 +44,11 @@ impl Arguments {
         Ok(Some(self.0.remove(at)))
     }
 
+    /// What is left, for a program that takes it.
+    pub(crate) fn rest(self) -> Vec<String> {
+        self.0
+    }
+
     /// Refuses what nobody took.
     pub(crate) fn finish(self) -> Result<()> {
         match self.0.first() {
@@ -51,13 +62,9 @@ impl Arguments {
 mod tests {
     use super::Arguments;
 
-    fn words(line: &str) -> Arguments {
-        Arguments(line.split_whitespace().map(str::to_owned).collect())
-    }
-
     #[test]
     fn values_are_taken_in_both_spellings_and_the_rest_is_refused() {
-        let mut arguments = words("--max-tokens 40 --json --model=a.gguf extra");
+        let mut arguments = Arguments::from_words("--max-tokens 40 --json --model=a.gguf extra");
         assert_eq!(arguments.take_value("--model").unwrap().as_deref(), Some("a.gguf"));
         assert_eq!(arguments.take_value("--max-tokens").unwrap().as_deref(), Some("40"));
         assert!(arguments.take_switch("--json"));
@@ -67,7 +74,7 @@ mod tests {
 
     #[test]
     fn a_flag_without_its_value_is_refused() {
-        let mut arguments = words("--json --model");
+        let mut arguments = Arguments::from_words("--json --model");
         assert!(arguments.take_value("--model").unwrap_err().to_string().contains("--model needs a value"));
     }
 }

@@ -3,8 +3,8 @@
 
 use crate::UsageError;
 use crate::arguments::Arguments;
+use crate::binary;
 use crate::fetch;
-use crate::process::{self, cargo};
 use crate::workspace;
 use anyhow::{Context, Result, bail};
 use std::path::PathBuf;
@@ -60,8 +60,7 @@ pub(crate) fn run(options: &Options) -> Result<ExitCode> {
         }
     }
 
-    process::run(&mut cargo(["build", "--release", "-p", "spec-cli"]))?;
-    let binary = release_binary()?;
+    let binary = binary::build("spec-cli", "spec")?;
 
     let mut demo = Command::new(&binary);
     demo.arg("demo").arg("--model").arg(&model);
@@ -76,10 +75,10 @@ pub(crate) fn run(options: &Options) -> Result<ExitCode> {
     if options.json {
         demo.arg("--json");
     }
-    let status = demo.status().with_context(|| format!("{} could not be started", binary.display()))?;
-    if !status.success() {
-        // `spec demo` has said what was unequal; its code is this command's.
-        return Ok(ExitCode::from(status.code().and_then(|code| u8::try_from(code).ok()).unwrap_or(1)));
+    let code = binary::run(&mut demo)?;
+    if code != ExitCode::SUCCESS {
+        // `spec demo` has said what was unequal.
+        return Ok(code);
     }
 
     let mut line = format!("{} generate --chat --model {}", binary.display(), model.display());
@@ -94,17 +93,4 @@ pub(crate) fn run(options: &Options) -> Result<ExitCode> {
         println!("\nTry it yourself:\n  {line}");
     }
     Ok(ExitCode::SUCCESS)
-}
-
-/// `release/spec` beside the profile folder that this program was built into: wherever the user's settings put the
-/// target folder, both builds obeyed them.
-fn release_binary() -> Result<PathBuf> {
-    let own = std::env::current_exe().context("cannot find this program's own path")?;
-    let target =
-        own.parent().and_then(|profile| profile.parent()).context("this program lies outside a target folder")?;
-    let binary = target.join("release").join(format!("spec{}", std::env::consts::EXE_SUFFIX));
-    if !binary.is_file() {
-        bail!("cargo built spec-cli, but {} is not there", binary.display());
-    }
-    Ok(binary)
 }

@@ -32,6 +32,43 @@ Exit codes: 0 all rows equal and something was drafted; 1 otherwise, or it faile
 ",
     },
     Topic {
+        name: "bench",
+        summary: "measure: ceilings, passes by rows, every drafter on every prompt; beside llama.cpp; two commits",
+        details: "\
+cargo xtask bench [--pair] [--model FILE] [--draft-model FILE] [options]
+cargo xtask bench peers [options]
+cargo xtask bench compare BEFORE AFTER [options]
+
+All of it in interleaved rounds, with medians, and ratios taken within a round. Progress goes to standard error, tables to
+standard output and, with JSON and plots, to target/bench. docs/performance.md says how to read them. Reckon with an hour
+or two for the pair; --quick takes minutes and is only to see that it works.
+
+bench            read bandwidth, int8 rate, passes of 1 to 16 rows by context, a draft token's cost; then each prompt plain
+                 and with each drafter, greedy and seeded. Unequal token ids end the run. SmolLM2 unless --pair or --model.
+  --drafters A,B   only these beside plain: ngram, free (auto without the draft model), model, auto, off (never asked)
+  --samplings A,B  greedy, seeded
+  --contexts N,N   tokens before the passes that are timed (0,512,3000)
+
+bench peers      builds llama.cpp once (77 MB, cmake, minutes) and runs all its ways to decode on the Qwen pair, and its passes
+                 on the three models; prints the ratios, with what ours should reach: pass or short
+  --setting NAME   only this setting of llama.cpp beside plain; may be given several times
+  --passes-only    no generations
+  --also FILE      one more model whose decoding is compared
+  --llama-programs DIR   llama.cpp's programs, built by you
+
+bench compare    builds two commits beside each other, runs kernels and passes in turn; SmolLM2 unless --pair or --model
+  --rows N,N  --context N  --types T,T  --passes-only
+
+Of `bench` and `bench peers`:
+  --prompts A,B   only these prompts           -n N            tokens an answer (200)
+Of all:
+  --repeats N     interleaved rounds (7; compare 5)            --quick         fewer and shorter
+  --threads N     all cores when not given                     --launcher 'taskset -c 0-7'   before every measured program
+
+Exit codes: 0 measured, whatever the figures; 1 answers differed, or it failed; 2 usage.
+",
+    },
+    Topic {
         name: "test",
         summary: "run every test, with a real model; --pair adds the Qwen pair",
         details: "\
@@ -128,7 +165,7 @@ of what is emitted with the target's. docs/algorithms.md says what is proved and
     },
     Topic {
         name: "ci",
-        summary: "all of the above but `proof` as the continuous integration runs them, with seconds per stage",
+        summary: "the checks above but `proof` as the continuous integration runs them, with seconds per stage",
         details: "\
 cargo xtask ci
 
@@ -143,6 +180,7 @@ Questions
   I have just cloned this. What now?         cargo xtask demo
   Is my change all right?                    cargo xtask ci
   One crate only, quickly?                   cargo nextest run -p spec-core
+  Did my change make it faster?              cargo xtask bench compare main HEAD
   Where are the models kept?                 cargo xtask help fetch
   How are the tests organised?               docs/testing.md
   Why was my file refused by tidy?           docs/style.md

@@ -4,6 +4,8 @@
 //! work is a crate of its own that a command here starts.
 
 mod arguments;
+mod bench;
+mod binary;
 mod demo;
 mod fetch;
 mod help;
@@ -39,6 +41,7 @@ fn run(mut arguments: Arguments) -> anyhow::Result<ExitCode> {
         Some(command) if arguments.take_switch("--help") || arguments.take_switch("-h") => {
             print!("{}", help::text(Some(command))?);
         }
+        Some("bench") => return bench::run(&bench::Options::parse(arguments)?),
         Some("demo") => return demo::run(&demo::Options::parse(arguments)?),
         Some(command) => {
             let pair = matches!(command, "test" | "fetch") && arguments.take_switch("--pair");

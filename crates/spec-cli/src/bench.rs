@@ -61,7 +61,15 @@ pub(crate) fn forward(args: &BenchForwardArgs) -> Result<ExitCode> {
     let (bandwidth, peak) = (quantile(&mut bandwidth, 0.5), quantile(&mut peak, 0.5));
     if args.json {
         let rows: Vec<_> = figures.iter().map(Figures::json).collect();
-        println!("{}", json!({ "rows": rows, "bandwidth": bandwidth, "peak_int8_macs": peak }));
+        let object = json!({
+            "model": model.config().name,
+            "device": model.config().device,
+            "context_length": trained,
+            "rows": rows,
+            "bandwidth": bandwidth,
+            "peak_int8_macs": peak,
+        });
+        println!("{object}");
     } else {
         print_table(&model, args, &figures, bandwidth, peak);
     }

@@ -339,6 +339,11 @@ fn bench_forward_reports_every_row_count_and_both_ceilings() {
         assert!(rows.iter().all(|row| row[field].as_f64() > Some(0.0)), "{field}: {json}");
     }
     assert!(json["bandwidth"].as_f64() > Some(1e8) && json["peak_int8_macs"].as_f64() > Some(1e8), "{json}");
+    assert_eq!(json["context_length"], 256);
+    assert!(
+        ["model", "device"].iter().all(|field| json[*field].as_str().is_some_and(|name| !name.is_empty())),
+        "{json}"
+    );
 }
 
 #[test]

@@ -29,18 +29,27 @@ pub(crate) fn cache_folder() -> Result<PathBuf> {
     std::path::absolute(&folder).with_context(|| format!("{} has no absolute form", folder.display()))
 }
 
+/// Where other things than models are kept that are expensive to make anew, absolute.
+pub(crate) fn user_cache() -> Result<PathBuf> {
+    let folder = user_cache_from(|name| std::env::var_os(name).filter(|value| !value.is_empty()))
+        .context("no folder for caches: HOME is not set; set XDG_CACHE_HOME to one")?;
+    std::path::absolute(&folder).with_context(|| format!("{} has no absolute form", folder.display()))
+}
+
 fn cache_folder_from(variable: impl Fn(&str) -> Option<OsString>) -> Result<PathBuf> {
     if let Some(folder) = variable("SPEC_MODELS") {
         return Ok(folder.into());
     }
+    let cache = user_cache_from(variable).context("no folder for models: HOME is not set; set SPEC_MODELS to one")?;
+    Ok(cache.join("models"))
+}
+
+fn user_cache_from(variable: impl Fn(&str) -> Option<OsString>) -> Option<PathBuf> {
     let cache = match variable("XDG_CACHE_HOME") {
         Some(folder) => PathBuf::from(folder),
-        None => match variable("HOME") {
-            Some(home) => Path::new(&home).join(".cache"),
-            None => bail!("no folder for models: HOME is not set; set SPEC_MODELS to one"),
-        },
+        None => Path::new(&variable("HOME")?).join(".cache"),
     };
-    Ok(cache.join("spec").join("models"))
+    Some(cache.join("spec"))
 }
 
 struct Fetcher {

@@ -24,6 +24,8 @@ const LAYERS: &[(&str, &[&str])] = &[
     ("spec-testing", &["spec-core", "spec-model", "spec-runtime"]),
     // Unpublished: writes what acl-sys commits.
     ("acl-bindings", &[]),
+    // Unpublished: measures programs from outside, the binary `spec` among them.
+    ("spec-bench", &[]),
     ("xtask", &[]),
 ];
 
