@@ -38,6 +38,11 @@ impl Arguments {
         Ok(Some(self.0.remove(at)))
     }
 
+    /// All that is left, for a program that reads it itself.
+    pub(crate) fn rest(self) -> Vec<String> {
+        self.0
+    }
+
     /// Refuses what nobody took.
     pub(crate) fn finish(self) -> Result<()> {
         match self.0.first() {
