@@ -10,6 +10,8 @@ use std::path::{Path, PathBuf};
 const CANN_FOLDERS: &[&str] = &["/usr/local/Ascend/cann", "/usr/local/Ascend/ascend-toolkit/latest"];
 /// The same below the home folder, for installations without root.
 const CANN_FOLDERS_AT_HOME: &[&str] = &["Ascend/cann", "Ascend/ascend-toolkit/latest"];
+/// The simulator's file.
+pub(crate) const SIMULATOR: &str = "libascend_sim.so";
 const DRIVER_FOLDERS: &[&str] = &["/usr/local/Ascend/driver/lib64/driver", "/usr/local/Ascend/driver/lib64"];
 /// The script of the nnal package, which holds ATB, and its place below the home folder.
 const NNAL_SCRIPT: &str = "/usr/local/Ascend/nnal/atb/set_env.sh";
@@ -108,6 +110,11 @@ impl Host {
     /// Installations of CANN that are there: named by variables first, then in the usual places.
     pub fn cann_folders(&self) -> Vec<PathBuf> {
         unique(self.named().chain(self.usual()).filter(|folder| folder.is_dir()))
+    }
+
+    /// Whether a folder is a simulator that is laid out like CANN (`cargo xtask build-atb --sim`).
+    pub fn is_simulated(folder: &Path) -> bool {
+        folder.join("lib64").join(SIMULATOR).exists()
     }
 
     /// Where CANN's libraries are looked for, in order.

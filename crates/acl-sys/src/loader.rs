@@ -3,7 +3,7 @@
 use crate::api::Api;
 use crate::bindings::spec_atb::SPEC_ATB_ABI_VERSION;
 use crate::error::{ABSENT, Error, Tried};
-use crate::host::{self, Host};
+use crate::host::{self, Host, SIMULATOR};
 use crate::library::{self, Library};
 use crate::table::{Family, Function};
 use std::ffi::c_void;
@@ -12,7 +12,6 @@ use std::path::{Path, PathBuf};
 use std::ptr::NonNull;
 use std::sync::{Arc, Mutex, PoisonError};
 
-const SIMULATOR: &str = "libascend_sim.so";
 /// What every simulator exports, and no library of the vendor's.
 const SIMULATOR_MARK: &std::ffi::CStr = c"ascend_sim_version";
 

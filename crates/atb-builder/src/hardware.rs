@@ -112,7 +112,8 @@ fn cann_script(cann: &Path) -> Option<PathBuf> {
 }
 
 fn find_cann(host: &Host) -> Result<(PathBuf, Option<Version>)> {
-    let found = host.cann_folders().into_iter().find(|folder| folder.join("lib64").is_dir());
+    let is_cann = |folder: &PathBuf| folder.join("lib64").is_dir() && !Host::is_simulated(folder);
+    let found = host.cann_folders().into_iter().find(is_cann);
     let Some(cann) = found else {
         bail!(
             "CANN's toolkit is not found, and ATB is compiled against it.\n{}\nWithout hardware there is a simulator:\n  \

@@ -42,13 +42,9 @@ impl Invocation {
         Self { program: program.into(), arguments: Vec::new(), folder: None, variables: Vec::new() }
     }
 
-    /// A command that somebody else put together.
+    /// A command that somebody else put together. Its variables are those of this process, and inherited anyway.
     pub(crate) fn of(command: &Command) -> Self {
-        let mut invocation = Self::new(command.get_program()).arguments(command.get_args());
-        for (name, value) in command.get_envs() {
-            invocation = invocation.variable(name, value.unwrap_or_default());
-        }
-        invocation
+        Self::new(command.get_program()).arguments(command.get_args())
     }
 
     pub(crate) fn argument(mut self, argument: impl Into<OsString>) -> Self {

@@ -204,6 +204,7 @@ fn a_dry_run_prints_every_command_and_does_nothing() {
             &format!("+ git clone --depth 1 --branch 8.5.0 https://example.org/atb {checkout}"),
             &format!("+ cd {checkout} && ASCEND_HOME_PATH={}", machine.path("cann").display()),
             "bash scripts/build.sh default --use_cxx11_abi=1\n",
+            "+ c++ ",
             "-D_GLIBCXX_USE_CXX11_ABI=1",
             "-Wl,--no-as-needed -latb -ldl\n",
             "smoke ",
@@ -239,6 +240,11 @@ fn what_is_missing_or_does_not_fit_is_said_with_what_to_do() {
     let machine = Machine::new("8.5.0");
     let nothing = machine.start("", &[]);
     nothing.says(false, &["CANN's toolkit is not found", "/set_env.sh", "cargo xtask build-atb --sim"]);
+
+    // A simulator is no CANN to compile against, though its folder is laid out like one.
+    machine.write("simulated/lib64/libascend_sim.so", "");
+    let simulated = machine.start("", &[("ASCEND_HOME_PATH", machine.path("simulated"))]);
+    simulated.says(false, &["CANN's toolkit is not found"]);
 
     let old = Machine::new("8.3.0");
     old.build("").says(false, &["is 8.3.0", "8.5.0 or newer", "ASCEND_HOME_PATH"]);

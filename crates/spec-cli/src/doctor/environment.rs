@@ -37,6 +37,7 @@ fn cann(machine: &Machine) -> Finding {
     let releases: Vec<String> = folders
         .iter()
         .map(|folder| match Host::release_in(folder) {
+            _ if Host::is_simulated(folder) => format!("a simulator in {}", folder.display()),
             Some(release) => format!("{release} in {}", folder.display()),
             None => format!("of unknown release in {}", folder.display()),
         })

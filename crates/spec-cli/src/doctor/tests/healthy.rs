@@ -54,6 +54,14 @@ fn the_simulator_is_never_taken_for_an_npu() {
 }
 
 #[test]
+fn a_simulator_that_is_laid_out_like_cann_is_called_one() {
+    let mut folder = Folder::plain();
+    folder.install_cann("/built/ascend", "8.5.0");
+    folder.write("/built/ascend/lib64/libascend_sim.so", "");
+    folder.look(Some("ascend")).says(3, &["CANN: a simulator in "]);
+}
+
+#[test]
 fn the_same_is_said_in_json() {
     let server = Folder::server("");
     server.remove("/dev/hisi_hdc");
