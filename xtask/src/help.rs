@@ -154,6 +154,31 @@ once) or of a folder such as a CANN installation's include. An empty list of dif
 ",
     },
     Topic {
+        name: "build-atb",
+        summary: "build ATB and the shim for Ascend NPUs; --sim lays the simulator out instead",
+        details: "\
+cargo xtask build-atb --with-spec-decode [--source DIR | --git URL | --installed] [--cxx11-abi 0|1]
+                      [--max-ws-size MB] [--sim] [--output DIR] [--dry-run]
+
+Finds CANN (8.5 or newer) and nnal, builds ATB with its own scripts/build.sh, compiles the shim for it, installs both in
+target/ascend/built, loads them as a smoke test, and prints what to export.
+
+  --with-spec-decode   build the spec-decode module too, where this checkout has its source (alias --with_spec_decode)
+  --source DIR         a git checkout of ATB to build
+  --git URL            a repository to clone it from, `URL#BRANCH` for a branch (the article's repository)
+  --installed          build no ATB: the shim alone, for the libatb that is installed
+  --cxx11-abi 0|1      C++ ABI (that of ATB_HOME_PATH, else 1)
+  --max-ws-size MB     ceiling of an operation's workspace (2048; alias -DMAX_WS_SIZE=MB). SPEC_ATB_MAX_WS_SIZE changes
+                       it at run time, and `spec doctor` shows it
+  --sim                the simulator instead, in target/ascend, laid out like CANN; no NPU, CANN or network is needed
+  --output DIR         where to install
+  --dry-run            print every command and run none
+
+None of our options reaches ATB's script, which refuses or silently ignores what it does not know.
+Exit codes: 0 done; 1 something is missing or failed, with what to do; 2 usage. docs/ascend.md goes on from there.
+",
+    },
+    Topic {
         name: "proof",
         summary: "prove the acceptance rules on bigger trees than every test run does; minutes",
         details: "\
@@ -165,7 +190,7 @@ of what is emitted with the target's. docs/algorithms.md says what is proved and
     },
     Topic {
         name: "ci",
-        summary: "the checks above but `proof` as the continuous integration runs them, with seconds per stage",
+        summary: "all of the above but `bench`, `build-atb` and `proof` as the continuous integration runs them, with seconds per stage",
         details: "\
 cargo xtask ci
 
@@ -191,9 +216,9 @@ pub(crate) fn text(topic: Option<&str>) -> Result<String> {
     let Some(name) = topic else {
         let mut text = String::from("cargo xtask COMMAND    the repository's own commands\n\n");
         for topic in TOPICS {
-            text.push_str(&format!("  {:<8} {}\n", topic.name, topic.summary));
+            text.push_str(&format!("  {:<9} {}\n", topic.name, topic.summary));
         }
-        text.push_str("  help     this, or with the name of a command all about it\n\n");
+        text.push_str("  help      this, or with the name of a command all about it\n\n");
         text.push_str(QUESTIONS);
         return Ok(text);
     };

@@ -43,6 +43,7 @@ fn run(mut arguments: Arguments) -> anyhow::Result<ExitCode> {
         }
         Some("bench") => return bench::run(&bench::Options::parse(arguments)?),
         Some("demo") => return demo::run(&demo::Options::parse(arguments)?),
+        Some("build-atb") => return stages::build_atb(&arguments.rest()),
         Some(command) => {
             let pair = matches!(command, "test" | "fetch") && arguments.take_switch("--pair");
             let check = command == "bindings" && arguments.take_switch("--check");

@@ -2,8 +2,8 @@
 
 use crate::process::{self, cargo};
 use crate::workspace;
-use anyhow::Result;
-use std::process::{Command, Stdio};
+use anyhow::{Context, Result};
+use std::process::{Command, ExitCode, Stdio};
 
 pub(crate) fn lint() -> Result<()> {
     process::run(&mut cargo(["fmt", "--all", "--check"]))?;
@@ -43,6 +43,13 @@ pub(crate) fn abi_check(headers: Option<&str>) -> Result<()> {
         check.args(["--headers", folder]);
     }
     process::run(&mut check)
+}
+
+/// Builds ATB and the shim, or lays the simulator out. Its program reads the options, and explains its failures itself.
+pub(crate) fn build_atb(arguments: &[String]) -> Result<ExitCode> {
+    let mut build = cargo(["run", "--quiet", "-p", "atb-builder", "--"]);
+    let status = build.args(arguments).status().context("cargo could not be started")?;
+    Ok(status.code().and_then(|code| u8::try_from(code).ok()).map_or(ExitCode::FAILURE, ExitCode::from))
 }
 
 /// bindgen reads headers through libclang; Python's package of it is the one that installs everywhere.

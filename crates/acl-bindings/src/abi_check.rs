@@ -1,6 +1,5 @@
 //! Compares what we declare with the vendor's headers, by assertions that a C++ compiler judges.
 
-use crate::facts::NOT_IN_TORCH_NPU;
 use crate::model::Module;
 use crate::vendor;
 use anyhow::{Context, Result, bail, ensure};
@@ -27,9 +26,9 @@ pub(crate) struct Problem {
 }
 
 pub(crate) fn run(acl_sys: &Path, modules: &[Module], folders: &[PathBuf], allow_absent: bool) -> Result<()> {
-    let (includes, left_out) = match folders {
-        [] => (vec![vendor::torch_npu()?], NOT_IN_TORCH_NPU),
-        folders => (folders.iter().map(|folder| include_folder(folder)).collect::<Result<_>>()?, &[] as &[&str]),
+    let includes = match folders {
+        [] => vec![vendor::torch_npu()?],
+        folders => folders.iter().map(|folder| include_folder(folder)).collect::<Result<_>>()?,
     };
     let mut checks = statuses(acl_sys)?;
     for module in modules.iter().filter(|module| module.header.is_vendor) {
@@ -38,7 +37,6 @@ pub(crate) fn run(acl_sys: &Path, modules: &[Module], folders: &[PathBuf], allow
         add_layouts(&mut checks, module);
         add_functions(&mut checks, module)?;
     }
-    checks.retain(|check| !left_out.contains(&check.name.as_str()));
     let mut kinds: BTreeMap<&str, usize> = BTreeMap::new();
     for check in &checks {
         *kinds.entry(check.what).or_default() += 1;
@@ -50,9 +48,6 @@ pub(crate) fn run(acl_sys: &Path, modules: &[Module], folders: &[PathBuf], allow
     let counts: Vec<String> = kinds.iter().map(|(what, count)| format!("{count} {what}")).collect();
     let against: Vec<String> = includes.iter().map(|folder| folder.display().to_string()).collect();
     println!("abi-check: {} against {}", counts.join(", "), against.join(" and "));
-    if !left_out.is_empty() {
-        println!("abi-check: not in these headers, to be compared by --headers: {}", left_out.join(", "));
-    }
     let failed = problems.iter().filter(|problem| problem.differs || !allow_absent).count();
     ensure!(failed == 0, "{failed} of {} assertions failed", checks.len());
     Ok(())

@@ -58,10 +58,6 @@ const SINCE: &[(&str, &str)] = &[
     ("aclrtPointerGetAttributes", "Cann(8, 5)"),
 ];
 
-/// Names that the headers in torch-npu 2.14.0 leave out. They are compared with the headers of the runtime's own
-/// repository (`abi-check --headers`).
-pub(crate) const NOT_IN_TORCH_NPU: &[&str] = &["ACL_ERROR_RT_LINK_TYPE_NOT_SUPPORTED", "ACL_MEM_LOCATION_TYPE_MANAGED"];
-
 impl Header {
     /// `acl_sys::Family` of a function.
     pub(crate) fn family(&self, function: &str) -> &'static str {

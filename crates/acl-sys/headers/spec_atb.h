@@ -110,6 +110,8 @@ uint32_t spec_atb_abi_version(void);
 spec_atb_status spec_atb_probe(spec_atb_probe_result *result);
 /** Text of the calling thread's last failure, "" when there was none. Valid until the thread calls the shim again. */
 const char *spec_atb_last_error(void);
+/** Bytes of workspace that an operation may take unless the caller says otherwise, as the shim was built. */
+uint64_t spec_atb_workspace_ceiling(void);
 /** Bytes that a tensor takes; 0 when `desc` describes none. */
 uint64_t spec_atb_tensor_size(const spec_atb_tensor_desc *desc);
 /** Turns scales into what a Linear of int8 takes as `uint64` scales: each number's 32 bits, zero-extended. */

@@ -21,6 +21,17 @@ pub enum Error {
         advice: String,
     },
 
+    /// A simulator was asked for, and there is none.
+    #[error(
+        "libascend_sim.so is not at SPEC_ASCEND_SIM, beside the program or in target/ascend{}; build it with \
+         `cargo xtask build-atb --sim`",
+        .tried.oddities()
+    )]
+    SimulatorMissing {
+        /// Where it was looked for.
+        tried: Tried,
+    },
+
     /// The libraries are there, and none has the symbol.
     #[error("`{symbol}` is in none of the libraries; it is there since {since}{tried}\n{advice}")]
     SymbolMissing {
@@ -98,6 +109,9 @@ pub enum Error {
     Status(#[from] Status),
 }
 
+/// The outcome where no file is.
+pub(crate) const ABSENT: &str = "no such file";
+
 /// One place where something was looked for.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
@@ -115,6 +129,12 @@ pub struct Tried(pub Vec<Attempt>);
 impl Tried {
     pub(crate) fn add(&mut self, place: impl Into<String>, outcome: impl Into<String>) {
         self.0.push(Attempt { place: place.into(), outcome: outcome.into() });
+    }
+
+    /// Places where something was, and was no use.
+    fn oddities(&self) -> String {
+        let odd = self.0.iter().filter(|attempt| attempt.outcome != ABSENT);
+        odd.map(|Attempt { place, outcome }| format!(" ({place}: {outcome})")).collect()
     }
 }
 

@@ -18,17 +18,18 @@ unsafe impl Send for Library {}
 unsafe impl Sync for Library {}
 
 impl Library {
-    /// Opens a file, or with a bare name what the system's loader finds.
+    /// Opens a file, or with a bare name what the system's loader finds; with `bind_now` all its references are resolved.
     ///
     /// # Errors
     /// The loader's own words.
     ///
     /// # Safety
     /// The library's initialisers run, and have to be harmless.
-    pub(crate) unsafe fn open(path: &Path) -> Result<Self, String> {
+    pub(crate) unsafe fn open(path: &Path, bind_now: bool) -> Result<Self, String> {
         let name = CString::new(path.as_os_str().as_bytes()).map_err(|_| "the path holds a NUL".to_owned())?;
+        let binding = if bind_now { libc::RTLD_NOW } else { libc::RTLD_LAZY };
         // SAFETY: the name is a C string; what the initialisers do is the caller's promise.
-        let handle = unsafe { libc::dlopen(name.as_ptr(), libc::RTLD_LAZY | libc::RTLD_LOCAL) };
+        let handle = unsafe { libc::dlopen(name.as_ptr(), binding | libc::RTLD_LOCAL) };
         match NonNull::new(handle) {
             Some(handle) => Ok(Self { handle, file: path.to_owned() }),
             None => Err(last_error()),

@@ -2,8 +2,8 @@
 
 use crate::api::Api;
 use crate::bindings::spec_atb::SPEC_ATB_ABI_VERSION;
-use crate::error::{Error, Tried};
-use crate::host::{self, Host};
+use crate::error::{ABSENT, Error, Tried};
+use crate::host::{self, Host, SIMULATOR};
 use crate::library::{self, Library};
 use crate::table::{Family, Function};
 use std::ffi::c_void;
@@ -12,7 +12,6 @@ use std::path::{Path, PathBuf};
 use std::ptr::NonNull;
 use std::sync::{Arc, Mutex, PoisonError};
 
-const SIMULATOR: &str = "libascend_sim.so";
 /// What every simulator exports, and no library of the vendor's.
 const SIMULATOR_MARK: &std::ffi::CStr = c"ascend_sim_version";
 
@@ -31,6 +30,7 @@ pub struct Loader {
     path: Option<PathBuf>,
     shim: Option<PathBuf>,
     simulator: bool,
+    bind_now: bool,
     host: Host,
 }
 
@@ -43,7 +43,7 @@ impl Default for Loader {
 impl Loader {
     /// Looks where the variables and habits of this machine say, for real libraries.
     pub fn new() -> Self {
-        Self { path: None, shim: None, simulator: false, host: Host::current() }
+        Self { path: None, shim: None, simulator: false, bind_now: false, host: Host::current() }
     }
 
     /// Looks for AscendCL in this folder (or its `lib64`), or takes this library and its neighbours; nowhere else.
@@ -69,6 +69,15 @@ impl Loader {
         self
     }
 
+    /// Has every reference of a library resolved when it is opened. A mixed installation is then an error that names the
+    /// symbol, where it would otherwise end the process at the first call that needs it. For diagnoses: it takes longer,
+    /// and refuses libraries that merely have a reference which nobody uses.
+    #[must_use]
+    pub fn bind_now(mut self, wanted: bool) -> Self {
+        self.bind_now = wanted;
+        self
+    }
+
     /// Looks on another machine than the current one.
     #[must_use]
     pub fn host(mut self, host: Host) -> Self {
@@ -79,7 +88,7 @@ impl Loader {
     /// Opens the first library; others are opened, and functions looked up, when they are needed.
     ///
     /// # Errors
-    /// As [`Api::load_from`]; [`Error::NotASimulator`] when one was asked for.
+    /// As [`Api::load_from`]; [`Error::SimulatorMissing`] and [`Error::NotASimulator`] when one was asked for.
     ///
     /// # Safety
     /// As [`Api::load`].
@@ -175,7 +184,7 @@ impl Libraries {
         for file in self.loader.candidates(wanted) {
             let place = file.display().to_string();
             if !file.exists() {
-                tried.add(place, "no such file");
+                tried.add(place, ABSENT);
             } else if host::is_stub(&file) {
                 if self.loader.path.is_some() {
                     return Err(Error::StubLibrary { file, advice: self.loader.host.advice() });
@@ -183,7 +192,7 @@ impl Libraries {
                 tried.add(place, "a library for linking, passed over");
             } else {
                 // SAFETY: `Loader::load` promises that what is found there is what its name says.
-                match unsafe { Library::open(&file) } {
+                match unsafe { Library::open(&file, self.loader.bind_now) } {
                     Ok(library) => return self.accept(wanted, library).map(Ok),
                     Err(reason) => tried.add(place, reason),
                 }
@@ -191,7 +200,7 @@ impl Libraries {
         }
         if let (Wanted::Vendor(name), None, true) = (wanted, &self.loader.path, self.loader.host.is_current()) {
             // SAFETY: as above.
-            match unsafe { Library::open(Path::new(name)) } {
+            match unsafe { Library::open(Path::new(name), self.loader.bind_now) } {
                 Ok(library) => return self.accept(wanted, library).map(Ok),
                 Err(reason) => tried.add(name, reason),
             }
@@ -244,10 +253,10 @@ impl Libraries {
 
     fn missing(&self, family: Family, tried: Tried) -> Error {
         let host = &self.loader.host;
-        let (libraries, advice) = if self.loader.simulator {
-            let advice = "build it with\n  cargo xtask build-atb --sim\nSPEC_ASCEND_SIM may name the file";
-            (SIMULATOR.to_owned(), advice.to_owned())
-        } else if family == Family::Shim {
+        if self.loader.simulator {
+            return Error::SimulatorMissing { tried };
+        }
+        let (libraries, advice) = if family == Family::Shim {
             (family.libraries().join(", "), host.shim_advice())
         } else {
             (family.libraries().join(", "), host.advice())
@@ -260,7 +269,7 @@ impl Libraries {
 
 fn symbol_missing(function: &'static Function, tried: Tried) -> Error {
     let advice = match function.family {
-        Family::Shim => "build the shim anew with `cargo xtask build-atb`".to_owned(),
+        Family::Shim => "build the shim anew with `cargo xtask build-atb --installed`".to_owned(),
         _ => format!("install {} or newer, with its driver, or do without this call", function.since),
     };
     Error::SymbolMissing { symbol: function.name(), since: function.since, tried, advice }

@@ -19,6 +19,17 @@ impl Version {
         Self { major, minor, patch }
     }
 
+    /// Reads what packages call themselves: `8.5.0`, `8.0.RC1`, `8.3.RC1.alpha001`, `cann-9.1.0-beta.1`. `None` for what
+    /// does not begin with two numbers.
+    pub fn parse(text: &str) -> Option<Self> {
+        let text = text.trim().trim_matches('"');
+        let text = ["CANN-", "cann-"].iter().find_map(|name| text.strip_prefix(name)).unwrap_or(text);
+        let mut parts = text.split(['.', '-']).map(str::parse);
+        let (Some(Ok(major)), Some(Ok(minor))) = (parts.next(), parts.next()) else { return None };
+        let patch = parts.next().and_then(Result::ok).unwrap_or(0);
+        Some(Self::new(major, minor, patch))
+    }
+
     /// Takes the number of `aclsysGetVersionNum` apart: `major * 10^7 + minor * 10^5 + patch * 10^3`, from which an alpha,
     /// beta or release candidate takes 300, 200 or 100 away and adds its own number. `None` for what is no version.
     pub fn from_number(number: i32) -> Option<Self> {
@@ -48,5 +59,22 @@ mod tests {
         assert_eq!(Version::from_number(90_102_000), Some(Version::new(9, 1, 2)));
         assert_eq!(Version::from_number(0), None);
         assert_eq!(Version::from_number(-1), None);
+    }
+
+    #[test]
+    fn names_of_releases_are_read_and_other_words_are_not() {
+        for (text, expected) in [
+            ("8.5.0", Some(Version::new(8, 5, 0))),
+            ("8.0.RC1", Some(Version::new(8, 0, 0))),
+            ("8.3.RC1.alpha001", Some(Version::new(8, 3, 0))),
+            ("cann-9.1.2", Some(Version::new(9, 1, 2))),
+            ("9.1.0-beta.1", Some(Version::new(9, 1, 0))),
+            ("latest", None),
+            ("cann", None),
+            ("master", None),
+            ("8", None),
+        ] {
+            assert_eq!(Version::parse(text), expected, "{text}");
+        }
     }
 }

@@ -202,8 +202,17 @@ fn a_simulator_is_found_by_its_variable_beside_the_program_and_where_it_is_built
     let find = |host: Host| load(Loader::new().simulator(true).host(host));
 
     let error = find(machine.host()).unwrap_err();
-    assert!(matches!(error, Error::LibraryMissing { .. }), "{error}");
-    mentions(&error, &["libascend_sim.so", "cargo xtask build-atb --sim", "target/ascend"]);
+    assert!(matches!(error, Error::SimulatorMissing { .. }), "{error}");
+    mentions(&error, &["libascend_sim.so", "cargo xtask build-atb --sim", "SPEC_ASCEND_SIM", "target/ascend"]);
+    assert_eq!(error.to_string().lines().count(), 1, "one line with the command: {error}");
+    machine.write("broken.so", "not a library, and long enough to have had the header of one, had it been one");
+    let error = find(machine.host().with_variable("SPEC_ASCEND_SIM", machine.path("broken.so"))).unwrap_err();
+    mentions(&error, &["broken.so", "invalid ELF header"]);
+
+    // The target folder that a program was built in serves from anywhere.
+    machine.library("elsewhere/ascend/lib64/libascend_sim.so", &source(4), &[]);
+    let built = machine.host().with_executable(machine.path("elsewhere/debug/examples/matmul"));
+    assert_eq!(count(&find(built).unwrap()), 4);
 
     machine.library("target/ascend/libascend_sim.so", &source(1), &[]);
     assert_eq!(count(&find(machine.host()).unwrap()), 1);
@@ -264,6 +273,7 @@ fn a_library_that_is_nowhere_is_an_error_with_every_place_and_the_lines_to_paste
         &error,
         &[
             &format!("\n  source {}", place("usr/local/Ascend/ascend-toolkit/set_env.sh")),
+            "a service reads no .bashrc",
             &format!(
                 "\n  export LD_LIBRARY_PATH={}:{}:",
                 place("usr/local/Ascend/ascend-toolkit/latest/lib64"),
@@ -287,6 +297,59 @@ fn what_the_systems_loader_says_is_passed_on_and_explained() {
     machine.write("broken/libascendcl.so", "not a library at all, but long enough to have had a header of one");
     let error = load(Loader::new().path(machine.path("broken"))).unwrap_err();
     mentions(&error, &["invalid ELF header", "another processor"]);
+}
+
+#[test]
+fn a_mixed_installation_is_an_error_when_everything_is_resolved_at_once() {
+    let machine = Machine::new();
+    let source = format!(
+        "extern int of_another_release(void);\nint use(void) {{ return of_another_release(); }}\n{}",
+        counting(1)
+    );
+    machine.library("usr/local/Ascend/cann/lib64/libascendcl.so", &source, &[]);
+    // Lazily, it is found out by the first call only, which would end this process. Another file, since one that is open
+    // already is not looked at again.
+    let lazy = machine.library("lazy/libascendcl.so", &source, &[]);
+    load(Loader::new().path(lazy)).unwrap();
+    let error = load(Loader::new().host(machine.host()).bind_now(true)).unwrap_err();
+    mentions(&error, &["undefined symbol", "of_another_release", "several CANN releases are mixed"]);
+
+    let source = format!(
+        "extern int _ZN3atb5Utils13GetAtbVersionB5cxx11Ev(void);\nint use(void) {{ return _ZN3atb5Utils13GetAtbVersionB5cxx11Ev(); }}\n{}",
+        shim(SPEC_ATB_ABI_VERSION)
+    );
+    machine.library("lib64/libascendcl.so", &counting(1), &[]);
+    machine.library("shim/libspec_atb.so", &source, &[]);
+    let loader =
+        Loader::new().path(machine.path("lib64")).shim(machine.path("shim")).host(machine.host()).bind_now(true);
+    // SAFETY: the call is not made.
+    let error = unsafe { load(loader).unwrap().spec_atb_tensor_size(std::ptr::null()) }.unwrap_err();
+    mentions(&error, &["other C++ ABI", "--cxx_abi=0 or 1"]);
+}
+
+#[test]
+fn releases_are_read_from_what_installations_say_of_themselves() {
+    let machine = Machine::new();
+    machine.write("new/share/info/runtime/version.info", "Version=8.5.0\ninnerversion=V100\n");
+    machine
+        .write("old/aarch64-linux/ascend_toolkit_install.info", "package_name=Ascend-cann-toolkit\nversion=8.0.RC1\n");
+    machine.write("named/8.2.RC1/lib64/any", "");
+    machine.write("nnal/version.info", "    Platform : x86_64\n    branch : 8.5.0\n    commit id : 1234\n");
+    machine.write("nnal/atb/cxx_abi_1/lib/any", "");
+    machine.write("silent/lib64/any", "");
+    std::os::unix::fs::symlink(machine.path("named/8.2.RC1"), machine.path("named/latest")).unwrap();
+    let release = |path: &str| Host::release_in(&machine.path(path)).map(|version| version.to_string());
+    assert_eq!(release("new").as_deref(), Some("8.5.0"));
+    assert_eq!(release("old").as_deref(), Some("8.0.0"));
+    assert_eq!(release("named/latest").as_deref(), Some("8.2.0"));
+    assert_eq!(release("nnal/atb/cxx_abi_1").as_deref(), Some("8.5.0"));
+    assert_eq!(release("silent"), None);
+
+    machine.write("usr/local/Ascend/nnal/atb/set_env.sh", "");
+    machine.write("usr/local/Ascend/nnal/atb/latest/atb/cxx_abi_0/lib/any", "");
+    let folders = machine.host().with_variable("ATB_HOME_PATH", machine.path("mine/cxx_abi_1")).atb_folders();
+    let expected = [machine.path("mine/cxx_abi_1"), machine.path("usr/local/Ascend/nnal/atb/latest/atb/cxx_abi_0")];
+    assert_eq!(folders, expected);
 }
 
 #[test]

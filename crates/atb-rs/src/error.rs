@@ -111,6 +111,15 @@ pub enum Error {
         ceiling: u64,
     },
 
+    /// The environment names a ceiling for workspaces that is no number of megabytes.
+    #[error(
+        "SPEC_ATB_MAX_WS_SIZE is `{value}`, and has to be a whole number of megabytes, 1 at least; unset it, or mend it"
+    )]
+    CeilingUnreadable {
+        /// What it is.
+        value: String,
+    },
+
     /// Bytes that do not exist would be touched.
     #[error("{attempt}: bytes {start} to {end} are outside of {what}, which has {length}")]
     OutOfRange {

@@ -113,6 +113,22 @@ impl Runtime {
         Ok(count)
     }
 
+    /// The ceiling of workspaces in bytes where the caller names none: `SPEC_ATB_MAX_WS_SIZE` (in megabytes) of the
+    /// environment, else what the shim was built with (`cargo xtask build-atb --max-ws-size`), else
+    /// [`Workspace::DEFAULT_CEILING`](crate::Workspace::DEFAULT_CEILING).
+    ///
+    /// # Errors
+    /// [`Error::CeilingUnreadable`].
+    pub fn workspace_ceiling(&self) -> Result<u64> {
+        // A shim that was built before it could say has the value that is the default still.
+        // SAFETY: takes nothing.
+        let built = unsafe { self.api().spec_atb_workspace_ceiling() };
+        match std::env::var_os("SPEC_ATB_MAX_WS_SIZE").filter(|value| !value.is_empty()) {
+            Some(value) => ceiling(&value.to_string_lossy()),
+            None => Ok(built.ok().filter(|&bytes| bytes > 0).unwrap_or(crate::Workspace::DEFAULT_CEILING)),
+        }
+    }
+
     /// What kind of chip the devices are.
     pub fn chip(&self) -> Chip {
         self.0.chip
@@ -187,11 +203,34 @@ impl Drop for Inner {
     }
 }
 
+/// Bytes, of a text that is a number of megabytes.
+fn ceiling(megabytes: &str) -> Result<u64> {
+    let bytes = megabytes
+        .trim()
+        .parse::<u64>()
+        .ok()
+        .filter(|&number| number > 0)
+        .and_then(|number| number.checked_mul(1 << 20));
+    bytes.ok_or_else(|| Error::CeilingUnreadable { value: megabytes.to_owned() })
+}
+
 /// The text in a buffer that ends with a NUL, or at its end.
 fn text(buffer: &[c_char]) -> String {
-    let bytes: Vec<u8> = buffer.iter().map(|&byte| byte.cast_unsigned()).collect();
+    let bytes: Vec<u8> = buffer.iter().map(|&byte| byte.to_ne_bytes()[0]).collect();
     match CStr::from_bytes_until_nul(&bytes) {
         Ok(text) => text.to_string_lossy().into_owned(),
         Err(_) => String::from_utf8_lossy(&bytes).into_owned(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #[test]
+    fn a_ceiling_is_a_number_of_megabytes_and_nothing_else() {
+        assert_eq!(super::ceiling("2048").unwrap_or(0), 2 << 30);
+        for value in ["0", "2G", "-1", "18446744073709551615"] {
+            let refused = super::ceiling(value).expect_err(value).to_string();
+            assert!(refused.contains(value) && refused.contains("megabytes"), "{refused}");
+        }
     }
 }

@@ -14,8 +14,17 @@ pub struct Workspace {
 }
 
 impl Workspace {
-    /// 2 GiB.
+    /// 2 GiB: the ceiling where neither the shim nor `SPEC_ATB_MAX_WS_SIZE` says another, see
+    /// [`Runtime::workspace_ceiling`](crate::Runtime::workspace_ceiling).
     pub const DEFAULT_CEILING: u64 = 2 << 30;
+
+    /// Takes no memory yet, and up to [`Runtime::workspace_ceiling`](crate::Runtime::workspace_ceiling) later.
+    ///
+    /// # Errors
+    /// [`Error::CeilingUnreadable`].
+    pub fn with_default_ceiling(context: &Context) -> Result<Self> {
+        Ok(Self::new(context, context.device().runtime().workspace_ceiling()?))
+    }
 
     /// Takes no memory yet.
     pub fn new(context: &Context, ceiling: u64) -> Self {

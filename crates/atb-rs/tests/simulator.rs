@@ -241,6 +241,16 @@ fn every_operation_takes_its_inputs_in_the_order_that_is_documented() {
         for elewise in [Elewise::Add, Elewise::Subtract, Elewise::Multiply, Elewise::Equal, Elewise::Divide] {
             execute(&executor, elewise, vec![two(F16, 3, 64), two(F16, 1, 64)]);
         }
+        for elewise in [Elewise::Cosine, Elewise::Sine, Elewise::Negate, Elewise::Tanh, Elewise::DynamicQuantize] {
+            execute(&executor, elewise, vec![two(Bf16, 3, 64)]);
+        }
+        for offset in [None, Some(-3)] {
+            execute(&executor, Elewise::Quantize { scale: 0.25, offset }, vec![two(F16, 3, 64)]);
+        }
+        for offset in [one(I8, 64), Tensor::absent()] {
+            execute(&executor, Elewise::QuantizePerChannel, vec![two(F16, 3, 64), one(F16, 64), offset.clone()]);
+            execute(&executor, Elewise::DequantizePerChannel, vec![two(I8, 3, 64), one(F16, 64), offset]);
+        }
         execute(&executor, Elewise::Less, vec![two(I64, 3, 64), two(I64, 3, 64)]);
         execute(&executor, Elewise::Greater, vec![two(I64, 3, 64), two(I64, 3, 64)]);
         execute(&executor, Elewise::And, vec![two(I8, 3, 64), two(I8, 3, 64)]);
@@ -266,6 +276,8 @@ fn every_operation_takes_its_inputs_in_the_order_that_is_documented() {
         execute(&executor, Sampling::Seeded { seeds: vec![1, 2] }, vec![rows(), last_kept(), top_p(2)]);
         let noise = || rows();
         execute(&executor, Sampling::Exponential, vec![rows(), last_kept(), top_p(2), noise()]);
+        let logged = Sampling::ExponentialLogged { log_probabilities: 8 };
+        execute(&executor, logged, vec![rows(), last_kept(), top_p(2), noise()]);
         let uniform = two(F32, 2, 1);
         let supplied = Sampling::Supplied { log_probabilities: 8 };
         execute(&executor, supplied, vec![rows(), last_kept(), top_p(2), uniform]);

@@ -5,6 +5,8 @@ use std::path::PathBuf;
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use spec_core::{Fixed, LENGTH_POLICIES, LengthPolicy, LengthPolicyName, RULES, RuleName, Token};
 
+use crate::device::DeviceName;
+
 /// Faster generation from large language models, token for token the same as without.
 #[derive(Debug, Parser)]
 #[command(
@@ -33,6 +35,8 @@ pub(crate) enum Command {
     Bench(BenchArgs),
     /// Run prompts plain and speculative, compare the token ids, and print what speculation gains
     Demo(DemoArgs),
+    /// Look at this machine and say what is wrong with it, and what to do
+    Doctor(DoctorArgs),
 }
 
 /// Where guesses come from.
@@ -351,6 +355,22 @@ pub(crate) struct DemoArgs {
     pub(crate) max_tokens: usize,
 
     /// A JSON line per prompt instead of a table
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+#[derive(Debug, Args)]
+#[command(
+    after_help = "Exit codes: 0 the device can be used, 1 the CPU path fails, 2 the command line was wrong, 3 a library is \
+        missing, 4 driver or device, 5 permission, 6 versions do not fit, 7 memory, 8 ATB.\n\
+        Without --device the CPU decides, and what else is here is looked at."
+)]
+pub(crate) struct DoctorArgs {
+    /// The device that has to work: cpu, ascend, ascend:N, ascend-sim or cuda
+    #[arg(long, value_name = "NAME")]
+    pub(crate) device: Option<DeviceName>,
+
+    /// One JSON object instead of text
     #[arg(long)]
     pub(crate) json: bool,
 }

@@ -3,6 +3,8 @@
 mod args;
 mod bench;
 mod demo;
+mod device;
+mod doctor;
 mod generate;
 mod inspect;
 mod report;
@@ -46,6 +48,7 @@ fn main() -> ExitCode {
             Bench::Forward(args) => bench::forward(&args),
         },
         Command::Demo(args) => demo::run(&args),
+        Command::Doctor(args) => doctor::run(&args),
     };
     match result {
         Ok(code) => code,
@@ -79,7 +82,7 @@ fn refuse(error: &clap::Error) -> ExitCode {
 }
 
 fn subcommand() -> String {
-    let known = ["generate", "inspect", "tokenize", "bench", "demo"];
+    let known = ["generate", "inspect", "tokenize", "bench", "demo", "doctor"];
     std::env::args().nth(1).filter(|name| known.contains(&name.as_str())).map_or(String::new(), |name| name + " ")
 }
 

@@ -19,13 +19,19 @@ const LAYERS: &[(&str, &[&str])] = &[
     ("ascend-sim", &["acl-sys"]),
     ("spec-ascend", &["atb-rs", "spec-core", "spec-model", "spec-runtime"]),
     ("spec-server", &["spec-core", "spec-model", "spec-runtime"]),
-    ("spec-cli", &["spec-ascend", "spec-core", "spec-cpu", "spec-model", "spec-runtime", "spec-server"]),
+    // `spec doctor` asks the Ascend layers themselves.
+    (
+        "spec-cli",
+        &["acl-sys", "atb-rs", "spec-ascend", "spec-core", "spec-cpu", "spec-model", "spec-runtime", "spec-server"],
+    ),
     // Nothing but tests depends on it, so that it may know all it builds examples of.
     ("spec-testing", &["spec-core", "spec-model", "spec-runtime"]),
     // Unpublished: writes what acl-sys commits.
     ("acl-bindings", &[]),
     // Unpublished: measures programs from outside, the binary `spec` among them.
     ("spec-bench", &[]),
+    // Unpublished: builds ATB and the shim, and tries them.
+    ("atb-builder", &["acl-sys"]),
     ("xtask", &[]),
 ];
 

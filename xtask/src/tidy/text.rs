@@ -15,6 +15,8 @@ const TOP_LEVEL: &[&str] = &["Cargo.toml", "Cargo.lock", "README.md", "crates", 
 /// it, is the reader's configuration and never this repository's.
 const SITES: &[&str] = &[
     "arxiv.org",
+    // Where CANN's open sources are published.
+    "atomgit.com",
     "doc.rust-lang.org",
     "docs.rs",
     "git-lfs.github.com",

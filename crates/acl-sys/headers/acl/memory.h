@@ -64,7 +64,6 @@ typedef enum aclrtMemLocationType {
     ACL_MEM_LOCATION_TYPE_DEVICE = 1,
     /** The runtime does not know it: ordinary memory of the host. */
     ACL_MEM_LOCATION_TYPE_UNREGISTERED = 2,
-    ACL_MEM_LOCATION_TYPE_MANAGED = 3,
     ACL_MEM_LOCATION_TYPE_HOST_NUMA = 4
 } aclrtMemLocationType;
 

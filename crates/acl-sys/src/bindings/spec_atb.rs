@@ -232,6 +232,8 @@ functions! {
     fn spec_atb_probe(result: *mut spec_atb_probe_result) -> Status = Shim, Shim(1);
     /// Text of the calling thread's last failure, "" when there was none. Valid until the thread calls the shim again.
     fn spec_atb_last_error() -> *const c_char = Shim, Shim(1);
+    /// Bytes of workspace that an operation may take unless the caller says otherwise, as the shim was built.
+    fn spec_atb_workspace_ceiling() -> u64 = Shim, Shim(1);
     /// Bytes that a tensor takes; 0 when `desc` describes none.
     fn spec_atb_tensor_size(desc: *const spec_atb_tensor_desc) -> u64 = Shim, Shim(1);
     /// Turns scales into what a Linear of int8 takes as `uint64` scales: each number's 32 bits, zero-extended.

@@ -3,6 +3,8 @@
 use super::status_codes;
 
 const LEAK: &str = "look for handles that are never destroyed; the numbers per device are limited";
+const STREAMS: &str = "capture fewer graphs or sizes of graphs (each takes streams of its own), and use fewer streams; \
+                       else look for handles that are never destroyed";
 const SUPPORT: &str = "the chip, the driver or this CANN does not have it: compare their versions";
 const OVERFLOW: &str = "look for values beyond the range of f16, or for bad inputs";
 
@@ -20,10 +22,10 @@ status_codes! {
     207002 ACL_ERROR_RT_MEMORY_FREE "memory of the device could not be freed", "look for a pointer that is freed twice, or that is not from aclrtMalloc";
     207003 ACL_ERROR_RT_AICORE_OVER_FLOW "a number overflowed on an AI core", OVERFLOW;
     207004 ACL_ERROR_RT_NO_DEVICE "the device is absent or ill", "look at npu-smi info, and whether the container has /dev/davinci*";
-    207005 ACL_ERROR_RT_RESOURCE_ALLOC_FAIL "a resource of the device ran out", LEAK;
+    207005 ACL_ERROR_RT_RESOURCE_ALLOC_FAIL "a resource of the device ran out", STREAMS;
     207006 ACL_ERROR_RT_NO_PERMISSION "this user may not use the device", "join the driver's group (HwHiAiUser, see /etc/ascend_install.info), then log in anew";
     207007 ACL_ERROR_RT_NO_EVENT_RESOURCE "there are no more events", LEAK;
-    207008 ACL_ERROR_RT_NO_STREAM_RESOURCE "there are no more streams", LEAK;
+    207008 ACL_ERROR_RT_NO_STREAM_RESOURCE "there are no more streams", STREAMS;
     207009 ACL_ERROR_RT_NO_NOTIFY_RESOURCE "there are no more notifies", LEAK;
     207010 ACL_ERROR_RT_NO_MODEL_RESOURCE "there are no more models", LEAK;
     207011 ACL_ERROR_RT_NO_CDQ_RESOURCE "there are no more queues", LEAK;
@@ -36,6 +38,5 @@ status_codes! {
     207018 ACL_ERROR_RT_DEVICE_OOM "the device's own system ran out of memory", "end other processes on the device";
     207019 ACL_ERROR_RT_FEATURE_NOT_SUPPORT_UPDATE_OP "the driver cannot update this operator", "install driver HDK 25.0.RC1 or newer";
     207020 ACL_ERROR_RT_TIMEOUT "the driver did not answer in time", "look at npu-smi info and the plog";
-    207021 ACL_ERROR_RT_LINK_TYPE_NOT_SUPPORTED "the kind of link is not supported", SUPPORT;
     300000 ACL_ERROR_STORAGE_OVER_LIMIT "the storage limit was exceeded", "free space, or raise the limit";
 }

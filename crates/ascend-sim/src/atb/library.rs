@@ -40,6 +40,11 @@ exports! {
         Ok(shim_message())
     }
 
+    /// The default ceiling of workspaces, 2 GiB as a shim that nobody told otherwise.
+    fn spec_atb_workspace_ceiling() -> u64, else 0, {
+        Ok(2 << 30)
+    }
+
     /// Bytes of a tensor.
     fn spec_atb_tensor_size(desc: In<spec_atb_tensor_desc>) -> u64, else 0, {
         Ok(Desc::from_abi(&desc.get()?, "the tensor", true)?.bytes() as u64)

@@ -154,6 +154,16 @@ extern "C" spec_atb_status spec_atb_probe(spec_atb_probe_result *result)
     }
 }
 
+// Megabytes; `cargo xtask build-atb --max-ws-size` sets it.
+#ifndef SPEC_ATB_MAX_WS_SIZE
+#define SPEC_ATB_MAX_WS_SIZE 2048
+#endif
+
+extern "C" uint64_t spec_atb_workspace_ceiling(void)
+{
+    return static_cast<uint64_t>(SPEC_ATB_MAX_WS_SIZE) << 20;
+}
+
 extern "C" const char *spec_atb_last_error(void)
 {
     return spec_atb::last_error.c_str();

@@ -57,6 +57,7 @@ int main(int argc, char **argv)
 {
     static spec_atb_probe_result found;
     HAS(spec_atb_abi_version() == SPEC_ATB_ABI_VERSION);
+    HAS(spec_atb_workspace_ceiling() == (uint64_t)2048 << 20);
     const spec_atb_status probed = spec_atb_probe(&found);
     HAS(strstr(found.atb_path, "libatb.so") != NULL);
     spec_atb_linear_param linear = {0, 1, 0, -1, 0, SPEC_ATB_MATMUL_PLAIN, SPEC_ATB_LINEAR_QUANT_DEFAULT, 0};

@@ -6,9 +6,9 @@ use crate::error::Result;
 use crate::tensor::DataType;
 use acl_sys::{
     Api, SPEC_ATB_REDUCE_MAX, SPEC_ATB_REDUCE_MIN, SPEC_ATB_REDUCE_SUM, SPEC_ATB_SAMPLING_BATCH_EXPONENTIAL,
-    SPEC_ATB_SAMPLING_BATCH_MULTINOMIAL, SPEC_ATB_SAMPLING_BATCH_MULTINOMIAL_LOGPROBS, SPEC_ATB_SAMPLING_SINGLE_TOPK,
-    Status, spec_atb_multinomial_param, spec_atb_operation, spec_atb_reduce_param, spec_atb_sampling_param,
-    spec_atb_sort_param,
+    SPEC_ATB_SAMPLING_BATCH_EXPONENTIAL_LOGPROBS, SPEC_ATB_SAMPLING_BATCH_MULTINOMIAL,
+    SPEC_ATB_SAMPLING_BATCH_MULTINOMIAL_LOGPROBS, SPEC_ATB_SAMPLING_SINGLE_TOPK, Status, spec_atb_multinomial_param,
+    spec_atb_operation, spec_atb_reduce_param, spec_atb_sampling_param, spec_atb_sort_param,
 };
 
 /// Sort: the `count` largest of the last axis, in descending order. Input x, f16, bf16 or (A2) f32; outputs: values,
@@ -178,6 +178,11 @@ pub enum Sampling {
         /// Up to V and 16,384.
         log_probabilities: u32,
     },
+    /// As `Exponential`, with a third output, log-probabilities f32 `[B, size]`.
+    ExponentialLogged {
+        /// Up to V and 16,384.
+        log_probabilities: u32,
+    },
 }
 
 /// Sampling reproduces nothing with this seed: it stands for the clock.
@@ -206,9 +211,11 @@ impl Lower for Sampling {
                 require(!seeds.contains(&CLOCK_SEED), name, || "seed 0xFFFFFFFF stands for the clock".to_owned())
             }
             Sampling::Exponential => Ok(()),
-            Sampling::Supplied { log_probabilities } => require(*log_probabilities <= 16_384, name, || {
-                format!("log_probabilities is {log_probabilities}, and 16384 is the limit")
-            }),
+            Sampling::Supplied { log_probabilities } | Sampling::ExponentialLogged { log_probabilities } => {
+                require(*log_probabilities <= 16_384, name, || {
+                    format!("log_probabilities is {log_probabilities}, and 16384 is the limit")
+                })
+            }
         }
     }
 
@@ -233,15 +240,15 @@ impl Lower for Sampling {
             Sampling::Seeded { seeds } => {
                 rows.require(seeds.len() == batch, format!("has {batch} rows for {} seeds", seeds.len()))?;
             }
-            Sampling::Exponential => {
+            Sampling::Exponential | Sampling::ExponentialLogged { .. } => {
                 let noise = check.input(3, "noise")?;
                 noise.dtype(&[dtype])?;
                 noise.shape(rows.desc().shape())?;
             }
-            Sampling::Supplied { log_probabilities } => {
-                column(&check.input(3, "uniform numbers")?, DataType::F32)?;
-                rows.require(*log_probabilities as usize <= vocabulary, "has fewer columns than log-probabilities")?;
-            }
+            Sampling::Supplied { .. } => column(&check.input(3, "uniform numbers")?, DataType::F32)?,
+        }
+        if let Sampling::Supplied { log_probabilities } | Sampling::ExponentialLogged { log_probabilities } = self {
+            rows.require(*log_probabilities as usize <= vocabulary, "has fewer columns than log-probabilities")?;
         }
         column(&check.input(1, "last kept")?, DataType::I32)?;
         column(&check.input(2, "top-p")?, dtype)
@@ -254,6 +261,9 @@ impl Lower for Sampling {
             Sampling::Exponential => (SPEC_ATB_SAMPLING_BATCH_EXPONENTIAL, &[][..], 0, 100, 0),
             Sampling::Supplied { log_probabilities } => {
                 (SPEC_ATB_SAMPLING_BATCH_MULTINOMIAL_LOGPROBS, &[][..], 0, 100, *log_probabilities as i32)
+            }
+            Sampling::ExponentialLogged { log_probabilities } => {
+                (SPEC_ATB_SAMPLING_BATCH_EXPONENTIAL_LOGPROBS, &[][..], 0, 100, *log_probabilities as i32)
             }
         };
         let param = spec_atb_sampling_param {

@@ -243,6 +243,18 @@ fn functions_of_elements() {
     refused(check(&Elewise::Add, &[facts(F16, [3, 64]), facts(F16, [2, 64])]), "broadcast");
     refused(check(&Elewise::Cast { to: I32 }, &[facts(F16, [3])]), "has to be i64");
     refused(check(&Elewise::Cast { to: I8 }, &[]), "nothing is cast to that");
+    let quantize = |scale| Elewise::Quantize { scale, offset: Some(3) };
+    check(&quantize(0.5), &[facts(F16, [3, 64])]).unwrap();
+    refused(check(&quantize(0.5), &[facts(F16, [3, 48])]), "multiple of 32");
+    refused(check(&quantize(0.5), &[facts(Bf16, [3, 64])]), "has to be f16");
+    refused(check(&quantize(0.0), &[facts(F16, [3, 64])]), "not 0");
+    check(&Elewise::DynamicQuantize, &[facts(F16, [3, 26_624])]).unwrap();
+    refused(check(&Elewise::DynamicQuantize, &[facts(F16, [3, 26_625])]), "more than 26624");
+    refused(check(&Elewise::DynamicQuantize, &[facts(Bf16, [3, 7553])]), "more than 7552");
+    check(&Elewise::QuantizePerChannel, &[facts(Bf16, [3, 64]), facts(Bf16, [64]), facts(I8, [64])]).unwrap();
+    check(&Elewise::DequantizePerChannel, &[facts(I8, [3, 64]), facts(F16, [64]), facts(I8, [64])]).unwrap();
+    refused(check(&Elewise::DequantizePerChannel, &[facts(I8, [3, 64]), facts(I8, [64])]), "has to be f16");
+    refused(check(&Elewise::Negate, &[facts(F32, [3])]), "f16 or bf16");
     refused(check(&Softmax, &[facts(I32, [3])]), "f16 or f32 or bf16");
 }
 

@@ -217,6 +217,15 @@ fn outputs_are_what_atb_infers() {
 }
 
 #[test]
+fn a_workspace_has_the_ceiling_of_the_shim_or_the_usual_one() {
+    let session = fake::start();
+    let (_runtime, context) = open(&session);
+    // The fake is a shim that cannot say.
+    let ceiling = Workspace::with_default_ceiling(&context).unwrap().ceiling();
+    assert_eq!(ceiling, Workspace::DEFAULT_CEILING);
+}
+
+#[test]
 fn a_workspace_grows_to_its_ceiling_and_is_refused_past_it() {
     let session = fake::start();
     let (_runtime, context) = open(&session);
