@@ -250,7 +250,7 @@ impl Model for CpuModel {
         if !rows.is_empty() {
             let logits = &mut results.logits[..scored.len() * vocab];
             self.decoder
-                .forward(&self.pool, &mut **cache, workspace, (rows, &places), &scored, shortlist, logits)
+                .forward(&self.pool, &mut **cache, workspace, (rows, &places), (&scored, shortlist), logits)
                 .map_err(|error| RuntimeError::Device {
                     device: self.config.device.clone(),
                     reason: error.to_string(),

@@ -13,7 +13,11 @@ pub fn row_kernels(isa: Isa) -> Arc<dyn RowKernels> {
     match isa {
         #[cfg(target_arch = "x86_64")]
         Isa::Avx512Vnni(token) => Arc::new(avx512::Rows { token, scan: noise_scan(isa) }),
-        _ => Arc::new(Portable(noise_scan(isa))),
+        #[cfg(target_arch = "x86_64")]
+        Isa::Avx2Vnni(token) => Arc::new(avx2_vnni::Rows { token, scan: noise_scan(isa) }),
+        #[cfg(target_arch = "x86_64")]
+        Isa::Avx2(token) => Arc::new(avx2::Rows { token, scan: noise_scan(isa) }),
+        Isa::Portable => Arc::new(Portable(noise_scan(isa))),
     }
 }
 
@@ -82,6 +86,8 @@ macro_rules! recompiled {
     };
 }
 
+recompiled!(avx2, crate::Avx2, "avx2,fma");
+recompiled!(avx2_vnni, crate::Avx2Vnni, "avx2,fma");
 recompiled!(avx512, crate::Avx512Vnni, "avx512f,avx512bw,avx512dq,avx512vl");
 
 #[cfg(test)]

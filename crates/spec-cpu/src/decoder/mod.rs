@@ -118,8 +118,7 @@ impl Decoder {
         cache: &mut dyn KvCache,
         workspace: &mut Workspace,
         (rows, places): (&[Row], &[Place]),
-        scored: &[usize],
-        shortlist: Option<&Shortlist>,
+        (scored, shortlist): (&[usize], Option<&Shortlist>),
         logits: &mut [f32],
     ) -> Result<(), CpuError> {
         let (config, isa, count) = (&self.config, self.isa, rows.len());
