@@ -82,7 +82,7 @@ impl Device {
     /// What to tell a user whose machine runs the slow kernels.
     pub(crate) fn warning(&self) -> Option<&'static str> {
         (self.isa == Isa::Portable)
-            .then_some("portable kernels ran, at about a seventh of the speed, where drafts do not pay: this machine has no AVX2, or SPEC_CPU_ISA asks for them")
+            .then_some("portable kernels ran, at about a tenth of the speed, where drafts do not pay: this machine has no AVX2, or SPEC_CPU_ISA asks for them")
     }
 
     /// Loads a model for sequences of `context` positions and shows progress on a terminal.

@@ -29,11 +29,10 @@ impl Source<'_> {
         }
     }
 
-    /// Columns `start..start + N` of a row.
+    /// Fills `block` with columns `start..start + N` of a row.
     #[inline(always)]
-    fn load<const N: usize>(&self, row: usize, inputs: usize, start: usize, factor: f32) -> [f32; N] {
+    fn load<const N: usize>(&self, row: usize, inputs: usize, start: usize, factor: f32, block: &mut [f32; N]) {
         let at = row * inputs + start;
-        let mut block = [0.0; N];
         match self {
             Self::Plain { values } => block.copy_from_slice(&values[at..at + N]),
             Self::RmsNorm { values, weight, .. } => {
@@ -49,7 +48,6 @@ impl Source<'_> {
                 }
             }
         }
-        block
     }
 }
 
@@ -82,21 +80,24 @@ impl Vectorize for Quantize<'_> {
     fn run(self) {
         let Self { form, source, row, inputs, range, target } = self;
         let factor = source.row_factor(row, inputs);
+        let mut values = [0.0; 256];
         for block in range.start / form.block()..range.end / form.block() {
             let start = block * form.block();
             match form {
                 ActivationForm::Float => {
-                    let [value] = source.load::<1>(row, inputs, start, factor);
+                    let mut value = [0.0];
+                    source.load(row, inputs, start, factor, &mut value);
                     let at = target.index(row, block, 1);
                     // SAFETY: entries of this row and block only.
-                    unsafe { target.floats.set(at, value) };
+                    unsafe { target.floats.set(at, value[0]) };
                 }
                 ActivationForm::Block32 => {
-                    let values = source.load::<32>(row, inputs, start, factor);
-                    block32(&values, row, block, target);
+                    let values = values.first_chunk_mut().expect("256 are 32 or more");
+                    source.load(row, inputs, start, factor, values);
+                    block32(values, row, block, target);
                 }
                 ActivationForm::Block256 => {
-                    let values = source.load::<256>(row, inputs, start, factor);
+                    source.load(row, inputs, start, factor, &mut values);
                     block256(&values, row, block, target);
                 }
             }
