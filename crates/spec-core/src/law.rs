@@ -149,10 +149,11 @@ impl<'a> Law<'a> {
 
     /// Entropy in nats, at temperature 1 where the temperature is 0.
     pub fn entropy(&self) -> f64 {
-        let distance = |logit: f32| (f64::from(logit) - f64::from(self.peak.logit)) * self.scale();
-        let seen = |&&logit: &&f32| logit > f32::NEG_INFINITY;
-        let mean: f64 = self.logits.iter().filter(seen).map(|&logit| self.weight(logit) * distance(logit)).sum();
-        ln(self.total()) - mean / self.total()
+        let (max, scale) = (f64::from(self.peak.logit), self.scale());
+        let mut probabilities = alloc::vec![0.0; self.logits.len()];
+        self.kernels.exp_each(self.logits, self.peak.logit, scale, self.total(), &mut probabilities);
+        let term = |(&p, &logit): (&f64, &f32)| if p > 0.0 { p * ((f64::from(logit) - max) * scale) } else { 0.0 };
+        ln(self.total()) - probabilities.iter().zip(self.logits).map(term).sum::<f64>()
     }
 
     /// Writes the probability of every token id of the vocabulary.

@@ -13,6 +13,8 @@ pub(crate) enum Mutant {
     ResidualNotNormalised,
     /// A sibling drawn without replacement is judged by q itself.
     SiblingLawNotNormalised,
+    /// A drawn sibling, but not the first token, is withheld when its own probability is low.
+    WithheldSibling,
     /// A drawn token is withheld when its own probability is low.
     WithheldByOwnProbability,
     /// Keys lack the round: neither the committed length is in them nor the node, whose number in a chain tells the round.

@@ -137,7 +137,9 @@ impl DraftTree {
             let purpose = if draw == 0 { Purpose::Draft } else { Purpose::Sibling };
             let key = ChoiceKey { position, node: parent, purpose, draw };
             let Some((entry, token)) = law.draw(&excluded, key, choices) else { break };
-            if mutant::is_seeded(Mutant::WithheldByOwnProbability) && law.probability(token) < 0.2 {
+            let withheld = mutant::is_seeded(Mutant::WithheldByOwnProbability)
+                || draw > 0 && mutant::is_seeded(Mutant::WithheldSibling);
+            if withheld && law.probability(token) < 0.2 {
                 break;
             }
             if siblings == Siblings::Distinct {

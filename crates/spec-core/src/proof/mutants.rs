@@ -70,7 +70,7 @@ fn a_token_withheld_by_its_own_probability_is_found() {
 
 #[test]
 fn withheld_tokens_are_off_by_as_much_as_computed_elsewhere() {
-    let world = |p: &'static [f64], q: &'static [f64], shape: &'static [usize]| {
+    let world = |mutant, p: &'static [f64], q: &'static [f64], shape: &'static [usize]| {
         let (target, drafter) = (move |_: &[Token]| logits(p), move |_: &[Token]| logits(q));
         let world = World {
             vocab: p.len(),
@@ -84,10 +84,12 @@ fn withheld_tokens_are_off_by_as_much_as_computed_elsewhere() {
             drafting: Drafting::Proposal,
             end: None,
         };
-        mutant::with(Mutant::WithheldByOwnProbability, || world.explore().expect("a proper world").variation)
+        mutant::with(mutant, || world.explore().expect("a proper world").variation)
     };
-    let off = world(&[0.5, 0.5], &[0.9, 0.1], &[1]);
+    let off = world(Mutant::WithheldByOwnProbability, &[0.5, 0.5], &[0.9, 0.1], &[1]);
     assert!((off - 0.05).abs() < 1e-6, "{off}");
+    let off = world(Mutant::WithheldSibling, &[0.4, 0.35, 0.15, 0.1], &[0.1, 0.15, 0.5, 0.25], &[2]);
+    assert!((off - 0.045).abs() < 1e-6, "{off}");
 }
 
 #[test]
