@@ -10,6 +10,7 @@ use anyhow::{Context, Result, bail, ensure};
 use clap::Args;
 use serde_json::json;
 
+use crate::contention::{Contention, Ticks};
 use crate::engine::{Passes, Spec};
 use crate::launcher::{Launcher, capture, last_line, run as run_command};
 use crate::machine::{self, Machine};
@@ -111,6 +112,7 @@ pub(crate) fn run(options: &Options) -> Result<()> {
     let repeats = options.repeats.unwrap_or(if options.quick { 1 } else { 5 }) as usize;
     let mut figures = [Figures::default(), Figures::default()];
     let mut progress = Progress::new(repeats * 2 * (1 + usize::from(!options.passes_only)));
+    let begun = Ticks::now();
     for round in 0..repeats {
         // Who begins changes from round to round, lest one of them always meets what the other left.
         for at in [round % 2, 1 - round % 2] {
@@ -139,7 +141,7 @@ pub(crate) fn run(options: &Options) -> Result<()> {
             progress.done(&format!("passes of {}", build.name));
         }
     }
-    report(options, &builds, &figures, repeats, threads)
+    report(options, &builds, &figures, repeats, threads, Contention::since(begun))
 }
 
 /// The programs of one commit.
@@ -199,13 +201,20 @@ fn git(folder: &Path, arguments: &[&str]) -> Result<String> {
     Ok(String::from_utf8_lossy(&output.stdout).trim().to_owned())
 }
 
-fn report(options: &Options, builds: &[Build], figures: &[Figures; 2], repeats: usize, threads: usize) -> Result<()> {
+fn report(
+    options: &Options,
+    builds: &[Build],
+    figures: &[Figures; 2],
+    repeats: usize,
+    threads: usize,
+    contention: Option<Contention>,
+) -> Result<()> {
     let machine = Machine::this(threads, &options.repository);
     let table = table(figures);
     ensure!(!table.is_empty(), "the two commits have no figure in common");
     let text = format!(
         "# {} ({:.10}) and {} ({:.10})\n\n{}, {} threads, {}. Medians of {repeats} interleaved rounds; the ratio is before \
-         over after, taken within a round: above 1 the second one is faster.\n\n{}",
+         over after, taken within a round: above 1 the second one is faster.{}\n\n{}",
         builds[0].name,
         builds[0].commit,
         builds[1].name,
@@ -213,6 +222,7 @@ fn report(options: &Options, builds: &[Build], figures: &[Figures; 2], repeats: 
         machine.processor,
         machine.threads,
         machine.date,
+        Contention::describe(contention),
         table.markdown()
     );
     print!("{text}");
@@ -226,6 +236,7 @@ fn report(options: &Options, builds: &[Build], figures: &[Figures; 2], repeats: 
     };
     let json = json!({
         "machine": machine,
+        "contention": contention,
         "before": { "name": builds[0].name, "commit": builds[0].commit, "figures": values(&figures[0]) },
         "after": { "name": builds[1].name, "commit": builds[1].commit, "figures": values(&figures[1]) },
     });

@@ -8,6 +8,7 @@
 //! round, and the answers with and without drafts have to be equal. `docs/performance.md` says how to read the results.
 
 mod compare;
+mod contention;
 mod drafters;
 mod engine;
 mod generations;

@@ -5,6 +5,7 @@ mod report;
 use anyhow::{Result, bail};
 use clap::Args;
 
+use crate::contention::{Contention, Ticks};
 use crate::drafters::{self, Drafter};
 use crate::engine::{Models, Passes, Run, Sampling, Spec};
 use crate::generations::{Case, Generations};
@@ -43,6 +44,7 @@ pub(crate) struct Measured {
     passes: PassRuns,
     generations: Generations,
     startup: Startup,
+    contention: Option<Contention>,
 }
 
 /// Of the target without a drafter.
@@ -81,9 +83,11 @@ pub(crate) fn run(options: &Options) -> Result<()> {
             passes: PassRuns::default(),
             generations: Generations::new(drafters.iter().map(|drafter| drafter.name).collect()),
             startup: Startup::default(),
+            contention: None,
         },
         progress: Progress::new(total),
     };
+    let begun = Ticks::now();
     for round in 0..common.repeats() {
         if pass_rounds.contains(&round) {
             bench.passes()?;
@@ -95,7 +99,7 @@ pub(crate) fn run(options: &Options) -> Result<()> {
             }
         }
     }
-    let measured = bench.measured;
+    let measured = Measured { contention: Contention::since(begun), ..bench.measured };
     if drafters.len() > 1 && measured.generations.drafted() == 0 {
         bail!(
             "no answer had a draft token, so that their equality shows nothing; take longer answers or other prompts"

@@ -11,6 +11,7 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context, Result, bail, ensure};
 use clap::Args;
 
+use crate::contention::{Contention, Ticks};
 use crate::drafters::{self, Drafter};
 use crate::engine::{Generation, Models, Passes, Run, Sampling, Spec};
 use crate::generations::{Case, Generations};
@@ -88,6 +89,7 @@ pub(crate) struct Measured {
     pub(crate) generations: Generations,
     /// By prompt.
     pub(crate) rivals: Vec<(String, Rivals)>,
+    pub(crate) contention: Option<Contention>,
 }
 
 pub(crate) fn run(options: &Options) -> Result<()> {
@@ -134,9 +136,11 @@ pub(crate) fn run(options: &Options) -> Result<()> {
             passes: files.iter().map(|file| PassRates { model: file_name(file), ..PassRates::default() }).collect(),
             generations: Generations::new(ours.iter().map(|drafter| drafter.name).collect()),
             rivals: prompts.iter().map(|prompt| (prompt.name.clone(), Rivals::new(theirs.clone()))).collect(),
+            contention: None,
         },
         progress: Progress::new(total),
     };
+    let begun = Ticks::now();
     for round in 0..repeats {
         for (at, file) in files.iter().enumerate() {
             bench.passes(at, file)?;
@@ -151,6 +155,7 @@ pub(crate) fn run(options: &Options) -> Result<()> {
             }
         }
     }
+    bench.measured.contention = Contention::since(begun);
     report::write(&bench.measured, common, &models, out)
 }
 

@@ -150,7 +150,7 @@ impl Speeds<'_> {
         area: &DrawingArea<B, Shift>,
     ) -> Result<()> {
         let settings = || cases.iter().flat_map(|case| &case.settings);
-        let most = settings().map(|setting| setting.tokens_per_second.most).fold(1e-3, f64::max) * 1.15;
+        let most = settings().map(|setting| setting.tokens_per_second.most).fold(1e-3, f64::max) * 1.3;
         let mut chart = ChartBuilder::on(area)
             .caption(heading, (FONT, 16))
             .margin(12)
@@ -213,7 +213,8 @@ impl Plot for Acceptance {
     }
 
     fn draw<B: DrawingBackend>(&self, area: &DrawingArea<B, Shift>) -> Result<()> {
-        let lines: Vec<_> = self.drafters.iter().map(|(name, at, positions)| (*name, *at, shares(positions))).collect();
+        let lines = self.drafters.iter().map(|(name, at, positions)| (*name, *at, shares(positions)));
+        let lines: Vec<_> = lines.filter(|(_, _, line)| !line.is_empty()).collect();
         let deepest = lines.iter().map(|(_, _, line)| line.len()).max().unwrap_or(0).max(1) as f64;
         area.fill(&WHITE).map_err(plain)?;
         let mut chart = ChartBuilder::on(area)

@@ -6,6 +6,7 @@ use anyhow::Result;
 use serde_json::json;
 
 use super::Measured;
+use crate::contention::Contention;
 use crate::drafters::{DRAFT_FREE, PLAIN, WITH_DRAFT_MODEL};
 use crate::engine::{Models, Sampling};
 use crate::generations::{CaseFigures, Generations};
@@ -35,6 +36,7 @@ pub(super) fn write(measured: &Measured, common: &Common, models: &Models, out: 
         draft: models.draft.as_deref().map(file_name),
         repeats: common.repeats(),
         max_tokens: common.max_tokens(),
+        contention: Contention::describe(measured.contention),
     };
     let text = markdown(&heading, &passes, &cases, &measured.generations, &judged);
     print!("{text}");
@@ -46,6 +48,7 @@ pub(super) fn write(measured: &Measured, common: &Common, models: &Models, out: 
         "draft_model": heading.draft,
         "repeats": heading.repeats,
         "max_tokens": heading.max_tokens,
+        "contention": measured.contention,
         "passes": passes,
         "generations": cases,
         "startup": {
@@ -85,6 +88,8 @@ struct Heading {
     draft: Option<String>,
     repeats: usize,
     max_tokens: usize,
+    /// A sentence, or nothing.
+    contention: String,
 }
 
 impl Heading {
@@ -116,12 +121,13 @@ fn markdown(
 ) -> String {
     let mut text = format!(
         "# {}\n\n{}; {}. Medians of {} interleaved rounds, {} tokens an answer; a ratio is taken within a round, and \
-         stands with its least and most. Every answer had the same token ids with and without drafts.\n\n",
+         stands with its least and most. Every answer had the same token ids with and without drafts.{}\n\n",
         heading.models(),
         heading.machine,
         heading.device,
         heading.repeats,
-        heading.max_tokens
+        heading.max_tokens,
+        heading.contention
     );
     text += &format!(
         "## A pass by its rows, all logits, milliseconds\n\n{}\nRead bandwidth {}, register-only int8 rate {}.{}\n",
@@ -291,6 +297,7 @@ fn slowest_prompt(generations: &Generations, drafter: &str) -> (f64, String) {
 #[cfg(test)]
 mod tests {
     use super::{Heading, markdown, verdicts};
+    use crate::contention::Contention;
     use crate::engine::Models;
     use crate::measure::{Measured, Startup};
     use crate::{generations, passes};
@@ -306,6 +313,7 @@ mod tests {
             passes,
             generations: generations::tests::two_rounds(),
             startup: Startup { seconds: vec![1.2, 1.6, 1.4], peak_bytes: Some(1_100) },
+            contention: Some(Contention { other_programs: 0.25, other_machines: 0.0 }),
         }
     }
 
@@ -324,12 +332,14 @@ mod tests {
             draft: None,
             repeats: 2,
             max_tokens: 3,
+            contention: Contention::describe(measured.contention),
         };
         let cases = measured.generations.figures();
         let text = markdown(&heading, &passes, &cases, &measured.generations, &judged);
         for part in [
             "# t.gguf",
             "a machine; cpu. Medians of 2 interleaved rounds, 3 tokens an answer",
+            "other programs used 25 % of the processors",
             "| context 512 |",
             "Read bandwidth 50.0 GB/s (50.0-50.0)",
             "A draft token costs 0.32 (0.24-0.40) passes",

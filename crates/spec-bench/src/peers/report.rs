@@ -7,6 +7,7 @@ use serde_json::{Value, json};
 
 use super::rivals::{Rival, Rivals, State};
 use super::{Measured, PassRates, Sides, build};
+use crate::contention::Contention;
 use crate::drafters::{DRAFT_FREE, WITH_DRAFT_MODEL};
 use crate::engine::{Models, Sampling};
 use crate::generations::{CaseFigures, Generations};
@@ -25,11 +26,12 @@ pub(super) fn write(measured: &Measured, common: &Common, models: &Models, out: 
     }
     let heading = format!(
         "# {title} beside llama.cpp {}\n\n{}. Medians of {} interleaved rounds, {} tokens an answer, greedy; a ratio is \
-         taken within a round, and stands with its least and most.\n",
+         taken within a round, and stands with its least and most.{}\n",
         build::COMMIT,
         machine.describe(),
         common.repeats(),
-        common.max_tokens()
+        common.max_tokens(),
+        Contention::describe(measured.contention)
     );
     let text = heading + &markdown(measured, &cases, &judged);
     print!("{text}");
@@ -41,6 +43,7 @@ pub(super) fn write(measured: &Measured, common: &Common, models: &Models, out: 
         "draft_model": models.draft.as_deref().map(file_name),
         "repeats": common.repeats(),
         "max_tokens": common.max_tokens(),
+        "contention": measured.contention,
         "passes": measured.passes.iter().map(passes_json).collect::<Vec<_>>(),
         "ours": cases,
         "theirs": measured.rivals.iter().map(|(prompt, rivals)| rivals_json(prompt, rivals)).collect::<Vec<_>>(),
@@ -225,7 +228,12 @@ mod tests {
         // Its prompt `a` is answered by n-grams at 40 and 20 tokens a second.
         let mut generations = generations::tests::two_rounds();
         generations.rename("a", "code-edit");
-        Measured { passes, generations, rivals: vec![("code-edit".into(), rivals::tests::two_rounds())] }
+        Measured {
+            passes,
+            generations,
+            rivals: vec![("code-edit".into(), rivals::tests::two_rounds())],
+            contention: None,
+        }
     }
 
     #[test]
