@@ -311,7 +311,7 @@ fn a_drafter_past_its_own_context_stops_drafting_and_not_the_answer() {
     let files = Files::new();
     let run =
         |draft: &str| files.spec(&format!("generate --model target.gguf --ids 70,71,72 -n 150 --json {draft}")).json();
-    let (plain, got) = (run("--draft none"), run("--draft-model short.gguf --draft-len 5"));
+    let (plain, got) = (run("--draft none"), run("--draft model --draft-model short.gguf --draft-len 5"));
     assert_eq!(got["tokens"], plain["tokens"]);
     let drafted = got["speculation"]["drafted"].as_u64().expect("a count");
     assert!((20..=70).contains(&drafted), "{drafted}");

@@ -2,10 +2,12 @@
 
 use std::sync::Arc;
 
-use spec_core::{Fixed, RuleName, SamplingParams, Token};
+use spec_core::{Fixed, Goodput, RuleName, SamplingParams, Token};
 use spec_cpu::{CpuModel, KvType, LoadOptions, Pool};
 use spec_model::{Checkpoint, Tokenizer};
-use spec_runtime::{Completion, Drafter, Engine, Model as _, ModelDrafter, NgramDrafter, Request, StopRules};
+use spec_runtime::{
+    Chooser, Completion, Drafter, Engine, Model as _, ModelDrafter, NgramDrafter, Request, StopRules, SuffixDrafter,
+};
 use spec_testing::models::{self, Model};
 use spec_testing::tiny::{self, TinySpec};
 use spec_testing::{Letters, data};
@@ -97,10 +99,25 @@ fn speculation_is_lossless(model: Model, draft: Option<Model>) {
         drafters.push(("draft", bench.with_drafter(Box::new(ModelDrafter::new(draft)))));
     }
     let mut plain = bench.engine();
+    // Everything at once: trees of look-ups and of a model that scores a shortlist.
+    let model = ModelDrafter::new(load(&bench.pool, &open(draft.unwrap_or(model)), KvType::F16));
+    let model = model.with_shortlist().expect("memory for a shortlist");
+    let all: Vec<Box<dyn Drafter>> =
+        vec![Box::new(SuffixDrafter::new()), Box::new(NgramDrafter::new()), Box::new(model)];
+    let mut auto = bench.with_drafter(Box::new(Chooser::new(all)));
     let mut failures = Vec::new();
     for (setting, sampling) in [("greedy", greedy()), ("seeded", seeded())] {
         for (prompt, tokens) in bench.prompts() {
             let expected = run(&mut plain, bench.request(&tokens, &sampling, 0));
+            let weighed = Request { draft_len: Box::new(Goodput::default()), ..bench.request(&tokens, &sampling, 0) };
+            let got = run(&mut auto, weighed);
+            println!("{setting} {prompt} auto: {:.2} a round", got.speculation.tokens_per_round());
+            if got.tokens != expected.tokens || got.finish != expected.finish {
+                failures.push(format!("{setting} {prompt} auto: the tokens of plain decoding"));
+            }
+            if got.speculation.accepted == 0 {
+                failures.push(format!("{setting} {prompt} auto: accepts something"));
+            }
             for (name, engine) in &mut drafters {
                 for k in [5, 7] {
                     let got = run(engine, bench.request(&tokens, &sampling, k));

@@ -377,3 +377,36 @@ fn figures_of_the_model_are_those_of_its_file() {
     assert!(model.config().device.starts_with("cpu ("), "{}", model.config().device);
     assert_eq!((model.config().vocab, model.config().context), (301, 256));
 }
+
+#[test]
+fn a_shortlists_logits_are_those_of_the_whole_head_and_no_others() {
+    for spec in SPECS {
+        everywhere(spec, |model, what| {
+            let tokens = text(12);
+            let whole = decode(model, &tokens);
+            // Asked for before there is a list, every logit is there.
+            for listed in [&[][..], &[3, 298], &[3, 17, 150, 151]] {
+                if !listed.is_empty() {
+                    assert!(model.shortlist(listed).expect("memory"), "{what}");
+                }
+                let seq = model.open().expect("room");
+                model.reserve(seq, tokens.len()).expect("room");
+                let rows = chain(seq, &tokens, 0, 0);
+                let rows = rows.into_iter().map(|row| Row { want: Want::Shortlist, ..row }).collect();
+                let rows = submit(model, rows);
+                for (index, whole) in whole.iter().enumerate() {
+                    let row = rows.logits(index).expect("wanted");
+                    let computed = |id: usize| row[id] > f32::NEG_INFINITY;
+                    assert!(
+                        (0..row.len()).all(|id| !computed(id) || row[id].to_bits() == whole[id].to_bits()),
+                        "{what}"
+                    );
+                    assert!(listed.iter().all(|&id| computed(id as usize)), "{what}: every listed token");
+                    let count = (0..row.len()).filter(|&id| computed(id)).count();
+                    assert!(listed.is_empty() == (count == row.len()), "{what}: {count} of {}", row.len());
+                }
+                model.close(seq);
+            }
+        });
+    }
+}
