@@ -315,7 +315,9 @@ fn a_drafter_past_its_own_context_stops_drafting_and_not_the_answer() {
     assert_eq!(got["tokens"], plain["tokens"]);
     let drafted = got["speculation"]["drafted"].as_u64().expect("a count");
     assert!((20..=70).contains(&drafted), "{drafted}");
-    assert_eq!(got["speculation"]["accepted"], drafted, "the same weights are accepted whole until then");
+    // The same weights, but for tokens that are not on the shortlist yet.
+    let accepted = got["speculation"]["accepted"].as_u64().expect("a count");
+    assert!(2 * accepted > drafted, "{accepted} of {drafted}");
 }
 
 #[test]
