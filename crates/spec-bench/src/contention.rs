@@ -55,7 +55,15 @@ impl Ticks {
     }
 }
 
+/// The share of the processors that others may use in a run whose figures are judged.
+const TOLERATED: f64 = 0.05;
+
 impl Contention {
+    /// Whether others had so much of the machine that nothing can be concluded.
+    pub(crate) fn spoils(self) -> bool {
+        self.other_programs > TOLERATED || self.other_machines > TOLERATED
+    }
+
     /// Since `begun`, where the system tells.
     pub(crate) fn since(begun: Option<Ticks>) -> Option<Self> {
         Some(begun?.until(Ticks::now()?))
