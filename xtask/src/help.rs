@@ -52,7 +52,7 @@ bench            read bandwidth, int8 rate, passes of 1 to 16 rows by context, a
 bench peers      builds llama.cpp once (77 MB, cmake, minutes) and runs all its ways to decode on the Qwen pair, and its passes
                  on the three models; prints the ratios, with what ours should reach: pass or short
   --setting NAME   only this setting of llama.cpp beside plain; may be given several times
-  --passes-only    no generations
+  --passes-only, --generations-only   half of it
   --also FILE      one more model whose decoding is compared
   --llama-programs DIR   llama.cpp's programs, built by you
 

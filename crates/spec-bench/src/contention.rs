@@ -55,7 +55,15 @@ impl Ticks {
     }
 }
 
+/// The share of the processors that others may use in a run whose figures are judged.
+const TOLERATED: f64 = 0.05;
+
 impl Contention {
+    /// Whether others had so much of the machine that nothing can be concluded.
+    pub(crate) fn spoils(self) -> bool {
+        self.other_programs > TOLERATED || self.other_machines > TOLERATED
+    }
+
     /// Since `begun`, where the system tells.
     pub(crate) fn since(begun: Option<Ticks>) -> Option<Self> {
         Some(begun?.until(Ticks::now()?))
@@ -63,8 +71,9 @@ impl Contention {
 
     pub(crate) fn describe(this: Option<Self>) -> String {
         this.map_or(String::new(), |this| {
+            let warning = if this.spoils() { " That is too much: conclude nothing from the figures." } else { "" };
             format!(
-                " Meanwhile other programs used {:.0} % of the processors, and other machines on the host {:.0} %.",
+                " Meanwhile other programs used {:.0} % of the processors, and other machines on the host {:.0} %.{warning}",
                 this.other_programs * 100.0,
                 this.other_machines * 100.0
             )
@@ -86,6 +95,9 @@ mod tests {
         assert_eq!(contention, Contention { other_programs: 0.2, other_machines: 0.1 });
         let text = Contention::describe(Some(contention));
         assert!(text.contains("programs used 20 %") && text.contains("host 10 %"), "{text}");
+        assert!(text.contains("conclude nothing"), "{text}");
+        let quiet = Contention { other_programs: 0.01, other_machines: 0.0 };
+        assert!(!Contention::describe(Some(quiet)).contains("conclude nothing"));
     }
 
     #[test]

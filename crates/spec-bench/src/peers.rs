@@ -58,6 +58,10 @@ pub(crate) struct Options {
     #[arg(long)]
     passes_only: bool,
 
+    /// Leave out the passes, and compare generations alone
+    #[arg(long, conflicts_with = "passes_only")]
+    generations_only: bool,
+
     /// Where llama.cpp is built and kept
     #[arg(long, value_name = "DIR")]
     cache: PathBuf,
@@ -121,10 +125,14 @@ pub(crate) fn run(options: &Options) -> Result<()> {
     let copies = prompts.iter().map(|prompt| copy_for_them(prompt, out)).collect::<Result<Vec<_>>>()?;
 
     let repeats = common.repeats();
-    let files: Vec<&Path> =
+    let mut files: Vec<&Path> =
         std::iter::once(&models.target).chain(&models.draft).chain(&options.also).map(PathBuf::as_path).collect();
+    if options.generations_only {
+        files.clear();
+    }
     let trial = TRIAL_ROUNDS.min(repeats.div_ceil(2));
-    let total = repeats * (files.len() * 4 + 1) + prompts.len() * (repeats * ours.len() + trial * theirs.len());
+    let passes = repeats * (files.len() * 3 + usize::from(!files.is_empty()));
+    let total = passes + prompts.len() * (repeats * ours.len() + trial * theirs.len());
     let spec = common.spec();
     let mut bench = Bench {
         spec: &spec,

@@ -2,6 +2,7 @@
 
 use serde::Serialize;
 
+use crate::contention::Contention;
 use crate::table::Table;
 
 /// A figure that something is expected of.
@@ -87,6 +88,8 @@ const fn reach(figure: Figure, what: &'static str, unit: Unit, bound: Bound, str
 pub(crate) enum Verdict {
     Pass,
     Short,
+    /// Something else had too much of the machine for a verdict.
+    Void,
 }
 
 /// A value beside what it should reach.
@@ -125,11 +128,27 @@ pub(crate) fn judge(figure: Figure, value: f64, from: impl Into<String>) -> Judg
         match verdict {
             Verdict::Pass if stretched => "pass, beyond".to_owned(),
             Verdict::Pass => "pass".to_owned(),
-            Verdict::Short => "short".to_owned(),
+            Verdict::Short | Verdict::Void => "short".to_owned(),
         },
     ];
     let what = reach.what.to_owned();
     Judged { figure, what, value, from: from.into(), reach: bound, stretch: reach.stretch, verdict, cells }
+}
+
+impl Judged {
+    fn void(&mut self) {
+        self.verdict = Verdict::Void;
+        self.cells[2] = "void: machine busy".to_owned();
+    }
+}
+
+/// Takes the verdicts back when something else had too much of the machine: a ratio to a peer that suffers more from neighbours
+/// than ours is no merit.
+pub(crate) fn unless_spoilt(mut judged: Vec<Judged>, contention: Option<Contention>) -> Vec<Judged> {
+    if contention.is_some_and(Contention::spoils) {
+        judged.iter_mut().for_each(Judged::void);
+    }
+    judged
 }
 
 /// One row for each judged figure, in the order given.
@@ -154,7 +173,8 @@ impl Unit {
 
 #[cfg(test)]
 mod tests {
-    use super::{Figure, REACH, Verdict, judge, table};
+    use super::{Figure, REACH, Verdict, judge, table, unless_spoilt};
+    use crate::contention::Contention;
 
     #[test]
     fn every_figure_stands_in_the_table_once() {
@@ -190,6 +210,17 @@ mod tests {
         for (figure, value, verdict) in cases {
             assert_eq!(judge(figure, value, "").verdict, verdict, "{figure:?} {value}");
         }
+    }
+
+    #[test]
+    fn a_busy_machine_has_no_verdicts() {
+        let judged = || vec![judge(Figure::DecodeOverPeer, 24.9, "112 / 4.5")];
+        let busy = Contention { other_programs: 0.44, other_machines: 0.0 };
+        let spoilt = unless_spoilt(judged(), Some(busy));
+        assert_eq!(spoilt[0].verdict, Verdict::Void);
+        assert!(table(&spoilt).markdown().contains("void"));
+        let quiet = Contention { other_programs: 0.02, ..busy };
+        assert_eq!(unless_spoilt(judged(), Some(quiet))[0].verdict, Verdict::Pass);
     }
 
     #[test]

@@ -26,7 +26,7 @@ const POSITIONS: usize = 12;
 pub(super) fn write(measured: &Measured, common: &Common, models: &Models, out: &Path) -> Result<()> {
     let passes = measured.passes.figures()?;
     let cases = measured.generations.figures();
-    let judged = verdicts(measured, &passes, models)?;
+    let judged = reach::unless_spoilt(verdicts(measured, &passes, models)?, measured.contention);
     let machine = common.machine();
 
     let heading = Heading {

@@ -19,7 +19,7 @@ use crate::table::Table;
 pub(super) fn write(measured: &Measured, common: &Common, models: &Models, out: &Path) -> Result<()> {
     let machine = common.machine();
     let cases = measured.generations.figures();
-    let judged = verdicts(measured);
+    let judged = reach::unless_spoilt(verdicts(measured), measured.contention);
     let mut title = file_name(&models.target);
     if let Some(draft) = &models.draft {
         title += &format!(" with {}", file_name(draft));
@@ -55,7 +55,7 @@ pub(super) fn write(measured: &Measured, common: &Common, models: &Models, out: 
 }
 
 fn markdown(measured: &Measured, cases: &[CaseFigures], judged: &[Judged]) -> String {
-    let mut text = String::from("\n## Passes, tokens per second\n\n");
+    let mut text = String::new();
     let mut table = Table::new(["model", "what", "ours", "llama.cpp", "ratio"]);
     for rates in &measured.passes {
         for (what, sides) in rates.kinds() {
@@ -67,7 +67,9 @@ fn markdown(measured: &Measured, cases: &[CaseFigures], judged: &[Judged]) -> St
             table.row([rates.model.clone(), what.to_owned(), rate(ours), rate(theirs), show(ratio)]);
         }
     }
-    text += &table.markdown();
+    if !table.is_empty() {
+        text += &format!("\n## Passes, tokens per second\n\n{}", table.markdown());
+    }
     for (prompt, rivals) in &measured.rivals {
         let Some((best, _)) = rivals.best() else { continue };
         let case = cases.iter().find(|case| case.prompt == *prompt);
