@@ -19,6 +19,11 @@ pub enum Proposal<'a> {
 }
 
 impl Proposal<'_> {
+    /// Whether tokens are drawn through [`Choices`]: then no node may be dropped for what it turned out to be.
+    pub fn draws(&self) -> bool {
+        matches!(self, Self::Sampled(_) | Self::Confident)
+    }
+
     /// Adds `width` children below `parent` to the tree, as the rule wants them, and returns their nodes. They are fewer when the
     /// law has fewer tokens, or when independent draws are equal.
     ///

@@ -60,4 +60,3 @@ pub use model::CpuModel;
 pub use packed::{PackedMatrix, WeightMemory, WeightType};
 pub use pool::{Pool, SharedSlice};
 pub use rows::row_kernels;
-pub use scan::noise_scan;

@@ -1,94 +1,87 @@
-//! The passes over rows of logits that rules and sampling ask for, on this device.
+//! The passes over rows of logits that rules and sampling ask for, compiled for an instruction set.
 
 use std::sync::Arc;
 
 use spec_core::{NoiseScan, Race, RowKernels, ScalarScan, Token};
 
-use crate::{Isa, noise_scan};
+use crate::Isa;
+use crate::kernels::simd::Vectorize;
+use crate::scan;
 
-/// The fastest passes over rows of an instruction set. They give the bits of [`ScalarScan`]: the loops are its own, compiled
-/// for wider vectors.
+/// The fastest passes over rows of an instruction set. They give the bits of [`ScalarScan`], whose loops they are, and name the
+/// same winners.
 #[must_use]
 pub fn row_kernels(isa: Isa) -> Arc<dyn RowKernels> {
     match isa {
-        #[cfg(target_arch = "x86_64")]
-        Isa::Avx512Vnni(token) => Arc::new(avx512::Rows { token, scan: noise_scan(isa) }),
-        #[cfg(target_arch = "x86_64")]
-        Isa::Avx2Vnni(token) => Arc::new(avx2_vnni::Rows { token, scan: noise_scan(isa) }),
-        #[cfg(target_arch = "x86_64")]
-        Isa::Avx2(token) => Arc::new(avx2::Rows { token, scan: noise_scan(isa) }),
-        Isa::Portable => Arc::new(Portable(noise_scan(isa))),
+        Isa::Portable => Arc::new(ScalarScan),
+        _ => Arc::new(Rows(isa)),
     }
 }
 
-/// The definition, with the scan of the instruction set.
-struct Portable(Arc<dyn NoiseScan>);
+struct Rows(Isa);
 
-impl NoiseScan for Portable {
+impl NoiseScan for Rows {
     fn scan(&self, logits: &[f32], ids: Option<&[Token]>, race: &mut Race) {
-        self.0.scan(logits, ids, race);
+        scan::scan(self.0, logits, ids, race);
     }
 }
 
-impl RowKernels for Portable {}
+impl RowKernels for Rows {
+    fn greatest(&self, logits: &[f32]) -> (f32, bool) {
+        self.0.vectorize(Greatest(logits))
+    }
 
-/// A type whose methods run [`ScalarScan`]'s loops, compiled with the instructions that its token proves.
-macro_rules! recompiled {
-    ($module:ident, $token:ty, $features:literal) => {
-        #[cfg(target_arch = "x86_64")]
-        mod $module {
-            use super::*;
+    fn exp_sum(&self, logits: &[f32], max: f32, inverse_temperature: f64) -> f64 {
+        self.0.vectorize(ExpSum { logits, max, inverse_temperature })
+    }
 
-            pub(super) struct Rows {
-                pub(super) token: $token,
-                pub(super) scan: Arc<dyn NoiseScan>,
-            }
-
-            impl NoiseScan for Rows {
-                fn scan(&self, logits: &[f32], ids: Option<&[Token]>, race: &mut Race) {
-                    self.scan.scan(logits, ids, race);
-                }
-            }
-
-            impl RowKernels for Rows {
-                fn greatest(&self, logits: &[f32]) -> (f32, bool) {
-                    let _ = self.token;
-                    // SAFETY: the token proves support.
-                    unsafe { greatest(logits) }
-                }
-
-                fn exp_sum(&self, logits: &[f32], max: f32, inverse_temperature: f64) -> f64 {
-                    // SAFETY: the token proves support.
-                    unsafe { exp_sum(logits, max, inverse_temperature) }
-                }
-
-                fn exp_each(&self, logits: &[f32], max: f32, inverse_temperature: f64, total: f64, out: &mut [f64]) {
-                    // SAFETY: the token proves support.
-                    unsafe { exp_each(logits, max, inverse_temperature, total, out) }
-                }
-            }
-
-            #[target_feature(enable = $features)]
-            fn greatest(logits: &[f32]) -> (f32, bool) {
-                ScalarScan.greatest(logits)
-            }
-
-            #[target_feature(enable = $features)]
-            fn exp_sum(logits: &[f32], max: f32, inverse_temperature: f64) -> f64 {
-                ScalarScan.exp_sum(logits, max, inverse_temperature)
-            }
-
-            #[target_feature(enable = $features)]
-            fn exp_each(logits: &[f32], max: f32, inverse_temperature: f64, total: f64, out: &mut [f64]) {
-                ScalarScan.exp_each(logits, max, inverse_temperature, total, out);
-            }
-        }
-    };
+    fn exp_each(&self, logits: &[f32], max: f32, inverse_temperature: f64, total: f64, out: &mut [f64]) {
+        self.0.vectorize(ExpEach { logits, max, inverse_temperature, total, out });
+    }
 }
 
-recompiled!(avx2, crate::Avx2, "avx2,fma");
-recompiled!(avx2_vnni, crate::Avx2Vnni, "avx2,fma");
-recompiled!(avx512, crate::Avx512Vnni, "avx512f,avx512bw,avx512dq,avx512vl");
+struct Greatest<'a>(&'a [f32]);
+
+impl Vectorize for Greatest<'_> {
+    type Output = (f32, bool);
+
+    #[inline(always)]
+    fn run(self) -> (f32, bool) {
+        ScalarScan.greatest(self.0)
+    }
+}
+
+struct ExpSum<'a> {
+    logits: &'a [f32],
+    max: f32,
+    inverse_temperature: f64,
+}
+
+impl Vectorize for ExpSum<'_> {
+    type Output = f64;
+
+    #[inline(always)]
+    fn run(self) -> f64 {
+        ScalarScan.exp_sum(self.logits, self.max, self.inverse_temperature)
+    }
+}
+
+struct ExpEach<'a> {
+    logits: &'a [f32],
+    max: f32,
+    inverse_temperature: f64,
+    total: f64,
+    out: &'a mut [f64],
+}
+
+impl Vectorize for ExpEach<'_> {
+    type Output = ();
+
+    #[inline(always)]
+    fn run(self) {
+        ScalarScan.exp_each(self.logits, self.max, self.inverse_temperature, self.total, self.out);
+    }
+}
 
 #[cfg(test)]
 mod tests {

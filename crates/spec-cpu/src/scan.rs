@@ -1,28 +1,15 @@
 //! The scan for the winner of a row under shared noise, compiled for an instruction set.
 
-use std::sync::Arc;
-
-use spec_core::{NoiseScan, Race, ScalarScan, Token};
+use spec_core::{Race, Token};
 
 use crate::Isa;
 use crate::kernels::simd::Vectorize;
 
-/// The fastest scan of an instruction set. All name the same winner: they only select what the race then decides.
-#[must_use]
-pub fn noise_scan(isa: Isa) -> Arc<dyn NoiseScan> {
-    match isa {
-        Isa::Portable => Arc::new(ScalarScan),
-        _ => Arc::new(VectorScan(isa)),
-    }
-}
-
-struct VectorScan(Isa);
-
-impl NoiseScan for VectorScan {
-    fn scan(&self, logits: &[f32], ids: Option<&[Token]>, race: &mut Race) {
-        assert!(ids.is_none_or(|ids| ids.len() >= logits.len()), "an id for every logit");
-        self.0.vectorize(Scan { logits, ids, race });
-    }
+/// Offers what may win, as [`NoiseScan`](spec_core::NoiseScan) asks. All instruction sets name the same winner: they only select what the
+/// race then decides.
+pub(crate) fn scan(isa: Isa, logits: &[f32], ids: Option<&[Token]>, race: &mut Race) {
+    assert!(ids.is_none_or(|ids| ids.len() >= logits.len()), "an id for every logit");
+    isa.vectorize(Scan { logits, ids, race });
 }
 
 struct Scan<'a> {
@@ -110,7 +97,7 @@ mod tests {
     #[test]
     fn every_scan_names_the_winner_of_all_tokens() {
         for isa in Isa::available() {
-            let scan = noise_scan(isa);
+            let scan = crate::row_kernels(isa);
             for (seed, len) in (0..60).flat_map(|seed| [1, 15, 16, 17, 64, 333, 5000].map(|len| (seed, len))) {
                 let logits = row(seed, len);
                 let keys = Noise::new(seed).keys(len);

@@ -39,8 +39,6 @@ impl Goodput {
     const DISTANT_MEMORY: f64 = 0.98;
     /// Weight of the pooled acceptance in the estimate of one position.
     const POOL: f64 = 2.0;
-    /// A caught-up token as a share of a drafted one: it goes through a pass of many rows.
-    const CATCH_UP: f64 = 1.0 / 14.0;
 
     /// Drafts up to `most` tokens a round.
     pub fn new(most: usize) -> Self {
@@ -154,7 +152,7 @@ impl LengthPolicy for Goodput {
             (DraftCost::Model, Some(context)) => context.min(self.behind),
             (DraftCost::Model, None) => self.behind,
         };
-        self.draft.enter(round.draft.as_secs_f64() / (round.drafted as f64 + caught_up as f64 * Self::CATCH_UP));
+        self.draft.enter(round.draft.as_secs_f64() / (round.drafted as f64 + caught_up as f64 * Prices::CATCH_UP));
         if let Ask::Try { .. } = self.gate.current() {
             self.behind += round.emitted;
             if round.accepted > 0 {

@@ -14,6 +14,9 @@ pub struct Prices {
 }
 
 impl Prices {
+    /// A token that a draft model catches up on, as a share of one it drafts: it goes through a pass of many rows.
+    pub const CATCH_UP: f64 = 1.0 / 14.0;
+
     /// Nothing measured yet; passes of up to `rows` rows.
     pub fn new(rows: usize) -> Self {
         Self { verify: Curve { times: vec![Average::default(); rows + 1] } }

@@ -11,10 +11,10 @@ use crate::{Clock, RuntimeError};
 /// Several drafters in one: it puts what they propose into one tree, keeps the nodes that pay, and learns for each generation
 /// which drafters do.
 ///
-/// A node's worth is the probability that it is accepted, learnt by [`Class`]; its price is the time it takes, in tokens that the
-/// time could bring elsewhere ([`Prices`]). Look-ups cost a row of the target's pass, and are asked in every round. A draft model
-/// costs passes of its own: it is asked when what it has brought of late is worth them, and tried now and then when not
-/// ([`Gate`]).
+/// A node is worth the probability that it is accepted, learnt by [`Class`], and costs the time that it adds to the round: it is kept
+/// when the round has more expected tokens per second with it than without. Look-ups cost a row of the target's pass ([`Prices`]) and
+/// are asked in every round. A draft model costs passes of its own: it is asked when what it has brought of late is worth them, and
+/// tried now and then when not ([`Gate`]).
 ///
 /// Trees need nodes that may be dropped. Where the rule draws tokens, one drafter proposes a chain, chosen before it draws.
 /// Under a policy that names no prices, such as a fixed length, the first drafter that has a proposal makes it.
@@ -115,12 +115,16 @@ impl Chooser {
             return Ok(DraftTree::new());
         }
         let arm = &mut state.arms[index];
-        let without = round.expected(prices, context.budget);
-        let (budget, seen, trial) = match arm.gate.ask() {
+        let trial = match arm.gate.ask() {
             Ask::No => return Ok(DraftTree::new()),
-            Ask::Try { tokens, context: seen } => (tokens.min(context.budget), seen, true),
-            Ask::Yes if drafter.cost() == DraftCost::Free || arm.pays(&without) => (context.budget, None, false),
-            Ask::Yes => {
+            Ask::Try { tokens, context } => Some((tokens, context)),
+            Ask::Yes => None,
+        };
+        let without = round.expected(prices, context.budget);
+        let (budget, seen) = match trial {
+            Some((tokens, seen)) => (tokens.min(context.budget), seen),
+            None if drafter.cost() == DraftCost::Free || arm.pays(&without) => (context.budget, None),
+            None => {
                 // Not worth it beside what is at hand already is no reason to leave it alone.
                 if !arm.pays(&Expected { tokens: 1.0, seconds: prices.pass(1), found: 0.0 }) {
                     arm.gate.rest();
@@ -128,6 +132,7 @@ impl Chooser {
                 return Ok(DraftTree::new());
             }
         };
+        let trial = trial.is_some();
         let pass = arm.pass.get().unwrap_or_else(|| UNKNOWN_PASS * prices.pass(1));
         let row = (prices.pass(8) - prices.pass(1)) / 7.0;
         let worth = Worth { odds: &arm.odds, tokens: without.tokens, seconds: without.seconds, pass, row };
@@ -136,10 +141,10 @@ impl Chooser {
         let seconds = (self.clock.now() - begun).as_secs_f64();
         let work = drafter.work();
         if work.passes > 0 {
-            arm.pass.enter(seconds / (work.passes as f64 + work.caught_up as f64 * CATCH_UP));
+            arm.pass.enter(seconds / (work.passes as f64 + work.caught_up as f64 * Prices::CATCH_UP));
         }
         // Catching up on a long text happens once, and says nothing of the next draft.
-        let passes = work.passes as f64 + work.caught_up.min(2 * CAUGHT_UP) as f64 * CATCH_UP;
+        let passes = work.passes as f64 + work.caught_up.min(2 * CAUGHT_UP) as f64 * Prices::CATCH_UP;
         let seconds = arm.pass.get().map_or(0.0, |pass| pass * passes);
         round.asked[index] = Asked { trial, seconds, proposed: !tree.is_empty() };
         round.add(&tree, index, trial, |node| {
@@ -203,10 +208,8 @@ impl Chooser {
     }
 }
 
-/// A pass of a draft model as a share of the target's, and a token that is caught up on as a share of a pass, before either is
-/// measured. The second stays: such tokens go through a pass of many rows.
+/// A pass of a draft model as a share of the target's, before it is measured.
 const UNKNOWN_PASS: f64 = 0.4;
-const CATCH_UP: f64 = 1.0 / 14.0;
 /// What a draft keeps of its weight at the next one of its drafter.
 const MEMORY: f64 = 0.95;
 /// Tokens that a drafter in use has to catch up on at most, in the ordinary course of things.
@@ -417,8 +420,7 @@ impl Drafter for Chooser {
         });
         state.round = None;
         let generation = context.generation;
-        let drawn = matches!(context.proposal, Proposal::Sampled(_) | Proposal::Confident);
-        let tree = if drawn || context.width == 1 {
+        let tree = if context.proposal.draws() || context.width == 1 {
             self.draft_alone(&mut context, prices, &mut state)?
         } else {
             self.draft_together(&mut context, prices, &mut state)?

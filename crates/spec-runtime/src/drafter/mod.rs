@@ -1,6 +1,7 @@
 //! Drafters: where guesses come from.
 
 mod chooser;
+mod copying;
 mod model;
 mod ngram;
 mod odds;

@@ -3,7 +3,7 @@ use std::hash::{BuildHasherDefault, Hasher};
 
 use spec_core::{DraftCost, DraftTree, NodeId, Origin, Token};
 
-use super::suffix::copied;
+use super::copying::{continuation, copied};
 use super::{Class, DraftContext, Drafter, GenerationId};
 use crate::RuntimeError;
 
@@ -208,19 +208,7 @@ impl Drafter for NgramDrafter {
             }
             (None, None) => return Ok(DraftTree::new()),
         };
-        let mut draft: Vec<Token> = Vec::with_capacity(context.budget);
-        while draft.len() < context.budget {
-            // A match near the end of the text goes on into the draft itself: the text repeats.
-            let at = start + draft.len();
-            let token = match context.tokens.get(at) {
-                Some(&token) => token,
-                None => draft[at - context.tokens.len()],
-            };
-            draft.push(token);
-            if context.end_ids.contains(&token) {
-                break;
-            }
-        }
+        let draft = continuation(context.tokens, start, context.budget, context.end_ids);
         Ok(DraftTree::chain(&draft, Origin::Fixed))
     }
 

@@ -3,6 +3,7 @@ use std::collections::HashMap;
 use smallvec::SmallVec;
 use spec_core::{DraftCost, DraftTree, NodeId, Origin, Token};
 
+use super::copying::{continuation, copied};
 use super::{Class, DraftContext, Drafter, GenerationId};
 use crate::RuntimeError;
 
@@ -197,19 +198,7 @@ impl Drafter for SuffixDrafter {
         let branches = if context.width == 1 { 1 } else { Self::BRANCHES };
         for &(length, end) in &text.automaton.matches {
             let source = text.start + end as usize;
-            let mut chain: SmallVec<[Token; 16]> = SmallVec::new();
-            while chain.len() < context.budget {
-                // A match near the end of the text goes on into the draft itself: the text repeats.
-                let at = source + chain.len();
-                let token = match context.tokens.get(at) {
-                    Some(&token) => token,
-                    None => chain[at - context.tokens.len()],
-                };
-                chain.push(token);
-                if context.end_ids.contains(&token) {
-                    break;
-                }
-            }
+            let chain = continuation(context.tokens, source, context.budget, context.end_ids);
             let taken = tree.children(None).count();
             if chain.is_empty() || taken == branches || tree.child_with(None, chain[0]).is_some() {
                 continue;
@@ -231,17 +220,6 @@ impl Drafter for SuffixDrafter {
     fn forget(&mut self, generation: GenerationId) {
         self.states.remove(&generation);
     }
-}
-
-/// The class of a token that was copied behind `matched` equal ones: the longer the match, the likelier it goes on. The prior is
-/// what seven prompts of all kinds showed with a 1.5B model: .3, .55, .6, .7 behind 1 to 4 tokens, .95 behind 16.
-pub(super) fn copied(matched: usize) -> Class {
-    let bucket = match matched {
-        0..=15 => matched,
-        16..=31 => 16,
-        _ => 17,
-    };
-    Class { index: bucket as u8, prior: bucket as f64 / (bucket as f64 + 1.8) }
 }
 
 #[cfg(test)]
