@@ -22,17 +22,9 @@ pub(crate) fn run(args: &InspectArgs) -> Result<ExitCode> {
 fn describe(opened: &Opened, out: &mut String) -> Result<(), std::fmt::Error> {
     let checkpoint = &opened.checkpoint;
     let config = checkpoint.config();
-    let gguf = checkpoint.gguf();
     let tokenizer = opened.tokenizer();
-    let bytes: usize = (0..gguf.tensors().len()).map(|i| gguf.tensor_bytes(i).len()).sum();
-    writeln!(
-        out,
-        "{}: GGUF version {}, {} tensors, {}",
-        gguf.name(),
-        gguf.version(),
-        gguf.tensors().len(),
-        megabytes(bytes)
-    )?;
+    let bytes: usize = checkpoint.tensors().map(|tensor| tensor.stored_bytes()).sum();
+    writeln!(out, "{}: {} tensors, {}", checkpoint.name(), checkpoint.tensors().count(), megabytes(bytes))?;
     writeln!(out, "\nmodel")?;
     let facts = [
         ("name", config.name.clone()),
@@ -75,9 +67,9 @@ fn describe(opened: &Opened, out: &mut String) -> Result<(), std::fmt::Error> {
     }
 
     let mut types: BTreeMap<String, (usize, usize)> = BTreeMap::new();
-    for (index, tensor) in gguf.tensors().iter().enumerate() {
+    for tensor in checkpoint.tensors() {
         let entry = types.entry(tensor.tensor_type.to_string()).or_default();
-        *entry = (entry.0 + 1, entry.1 + gguf.tensor_bytes(index).len());
+        *entry = (entry.0 + 1, entry.1 + tensor.stored_bytes());
     }
     writeln!(out, "\nweights")?;
     for (name, (count, bytes)) in types {
@@ -85,8 +77,8 @@ fn describe(opened: &Opened, out: &mut String) -> Result<(), std::fmt::Error> {
     }
 
     writeln!(out, "\nmetadata")?;
-    for key in gguf.keys() {
-        let value = gguf.metadata().describe(key).unwrap_or_default();
+    for key in checkpoint.keys() {
+        let value = checkpoint.metadata().describe(key).unwrap_or_default();
         let value = value.split_whitespace().collect::<Vec<_>>().join(" ");
         let cut = if value.chars().count() > SHOWN_CHARS { "..." } else { "" };
         let shown: String = value.chars().take(SHOWN_CHARS).collect();
@@ -94,8 +86,9 @@ fn describe(opened: &Opened, out: &mut String) -> Result<(), std::fmt::Error> {
     }
 
     writeln!(out, "\ntensors")?;
-    for tensor in gguf.tensors() {
-        writeln!(out, "  {:<32} {:<6} {}", tensor.name, tensor.tensor_type.to_string(), tensor.shape())?;
+    for tensor in checkpoint.tensors() {
+        let (name, kind) = (tensor.name, tensor.tensor_type.to_string());
+        writeln!(out, "  {name:<32} {kind:<6} [{}, {}]", tensor.rows, tensor.cols)?;
     }
     Ok(())
 }

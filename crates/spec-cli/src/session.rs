@@ -87,7 +87,7 @@ impl Device {
 
     /// Loads a model for sequences of `context` positions and shows progress on a terminal.
     pub(crate) fn load(&self, checkpoint: &Checkpoint, kv: KvKind, context: usize) -> Result<Arc<CpuModel>> {
-        let name = checkpoint.gguf().name().to_owned();
+        let name = checkpoint.name().to_owned();
         let bar = ProgressBar::new(0).with_style(progress_style()).with_message(format!("loading {name}"));
         let mut progress = |done: usize, total: usize| {
             bar.set_length(total as u64);

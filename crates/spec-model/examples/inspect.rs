@@ -22,15 +22,15 @@ fn main() -> ExitCode {
 
 fn inspect(path: &str, text: Option<&str>) -> Result<(), Error> {
     let checkpoint = Checkpoint::open(path)?;
-    for key in checkpoint.gguf().keys() {
+    for key in checkpoint.keys() {
         println!("{key} = {}", checkpoint.metadata().describe(key).unwrap_or_default());
     }
     println!("\n{:#?}\n", checkpoint.config());
     let mut types = BTreeMap::<_, (usize, usize)>::new();
-    for tensor in checkpoint.gguf().tensors() {
+    for tensor in checkpoint.tensors() {
         let (count, bytes) = types.entry(tensor.tensor_type.name()).or_default();
         *count += 1;
-        *bytes += tensor.range.len();
+        *bytes += tensor.stored_bytes();
     }
     for (name, (count, bytes)) in types {
         println!("{count:5} tensors of {name:5} {bytes:13} bytes");

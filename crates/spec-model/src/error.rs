@@ -19,9 +19,9 @@ pub enum Error {
         /// The system's answer.
         source: std::io::Error,
     },
-    /// The file does not start like a GGUF file.
-    #[error("{file}: not a GGUF file: {seems}")]
-    NotGguf {
+    /// The file is neither GGUF nor safetensors.
+    #[error("{file}: neither GGUF nor safetensors: {seems}")]
+    UnknownFormat {
         /// File name.
         file: String,
         /// What it seems to be, and what to do.
@@ -102,6 +102,19 @@ pub enum Error {
     /// `general.architecture` names a model that this version cannot run.
     #[error("{file}: architecture `{found}` is not supported; supported: {supported}")]
     Architecture {
+        /// File name.
+        file: String,
+        /// The architecture found.
+        found: String,
+        /// Names in [`ARCHITECTURES`](crate::ARCHITECTURES).
+        supported: String,
+    },
+    /// The model turns texts into vectors and has nothing that predicts a next token.
+    #[error(
+        "{file}: `{found}` is an encoder-only model: it has no head for a next token, so that it can neither draft nor \
+         be drafted for; use a decoder (supported: {supported})"
+    )]
+    EncoderOnly {
         /// File name.
         file: String,
         /// The architecture found.

@@ -44,12 +44,15 @@ mod dequantize;
 mod error;
 pub mod gguf;
 mod mapping;
+mod names;
 mod rope;
+mod sniff;
+mod tensor_info;
 mod tensor_type;
 mod tokenizer;
 mod weights;
 
-pub use architecture::{ARCHITECTURES, Architecture, RopeStyle};
+pub use architecture::{ARCHITECTURES, Architecture, Bias, RopeStyle, Windows};
 pub use chat_template::{ChatTemplate, Message};
 pub use checkpoint::Checkpoint;
 pub use config::{Activation, ModelConfig, NormKind, SlidingWindow};

@@ -29,10 +29,15 @@ pub struct TensorView<'a> {
 pub(crate) enum Form {
     /// As they are.
     Plain,
-    /// Stored as `[cols, rows]`, of a type whose block is one element.
-    Transposed,
-    /// F32, one to be added to each: a norm stored as its distance from one.
-    FromOne,
+    /// Rows `first..first + rows` of a matrix stored as `[cols, of]`, of a type whose block is one element.
+    Transposed {
+        /// First row.
+        first: usize,
+        /// Rows of the stored matrix.
+        of: usize,
+    },
+    /// One to be added to each: a norm stored as its distance from one, in this type; the view's is F32.
+    FromOne(TensorType),
 }
 
 impl<'a> TensorView<'a> {
@@ -42,25 +47,28 @@ impl<'a> TensorView<'a> {
     pub fn bytes(&self) -> Cow<'a, [u8]> {
         match self.form {
             Form::Plain => Cow::Borrowed(self.stored),
-            Form::Transposed => {
+            Form::Transposed { first, of } => {
                 let size = self.tensor_type.block_bytes();
-                let mut bytes = Vec::with_capacity(self.stored.len());
-                for row in 0..self.rows {
+                let mut bytes = Vec::with_capacity(self.rows * self.cols * size);
+                for row in first..first + self.rows {
                     for col in 0..self.cols {
-                        let at = (col * self.rows + row) * size;
+                        let at = (col * of + row) * size;
                         bytes.extend_from_slice(&self.stored[at..at + size]);
                     }
                 }
                 Cow::Owned(bytes)
             }
-            Form::FromOne => Cow::Owned(self.to_f32().iter().flat_map(|value| value.to_le_bytes()).collect()),
+            Form::FromOne(_) => Cow::Owned(self.to_f32().iter().flat_map(|value| value.to_le_bytes()).collect()),
         }
     }
 
-    /// Bytes in the file.
+    /// Bytes that the view's elements take in the file.
     #[must_use]
     pub fn stored_bytes(&self) -> usize {
-        self.stored.len()
+        match self.form {
+            Form::Plain | Form::FromOne(_) => self.stored.len(),
+            Form::Transposed { .. } => self.rows * self.cols * self.tensor_type.block_bytes(),
+        }
     }
 
     /// Bytes of row `index`; `None` past the last row.
@@ -69,23 +77,33 @@ impl<'a> TensorView<'a> {
         if index >= self.rows {
             return None;
         }
-        let size = self.stored.len() / self.rows;
         Some(match self.form {
-            Form::Plain => Cow::Borrowed(&self.stored[index * size..(index + 1) * size]),
-            Form::Transposed | Form::FromOne => Cow::Owned(self.bytes()[index * size..(index + 1) * size].to_vec()),
+            Form::Plain => {
+                let size = self.stored.len() / self.rows;
+                Cow::Borrowed(&self.stored[index * size..(index + 1) * size])
+            }
+            Form::Transposed { first, of } => {
+                let row = Self { rows: 1, form: Form::Transposed { first: first + index, of }, ..*self };
+                row.bytes()
+            }
+            Form::FromOne(_) => {
+                let bytes = self.bytes();
+                let size = bytes.len() / self.rows;
+                Cow::Owned(bytes[index * size..(index + 1) * size].to_vec())
+            }
         })
     }
 
     /// All elements as `f32`, row by row. Meant for vectors; a matrix is as large as its product.
     #[must_use]
     pub fn to_f32(&self) -> Vec<f32> {
-        let bytes = match self.form {
-            Form::FromOne => Cow::Borrowed(self.stored),
-            Form::Plain | Form::Transposed => self.bytes(),
+        let (stored_type, bytes) = match self.form {
+            Form::FromOne(stored_type) => (stored_type, Cow::Borrowed(self.stored)),
+            Form::Plain | Form::Transposed { .. } => (self.tensor_type, self.bytes()),
         };
         let mut values = vec![0.0; self.rows * self.cols];
-        dequantize(self.tensor_type, &bytes, &mut values).expect("a view's length was checked when it was parsed");
-        if self.form == Form::FromOne {
+        dequantize(stored_type, &bytes, &mut values).expect("a view's length was checked when it was parsed");
+        if matches!(self.form, Form::FromOne(_)) {
             values.iter_mut().for_each(|value| *value += 1.0);
         }
         values
@@ -98,7 +116,7 @@ impl<'a> TensorView<'a> {
     }
 }
 
-/// A norm's vectors, F32 of the normed width.
+/// A norm's vectors, of the normed width; F32, F16 or BF16.
 #[derive(Debug, Clone, PartialEq)]
 #[non_exhaustive]
 pub struct Norm<T> {
@@ -114,7 +132,7 @@ pub struct Norm<T> {
 pub struct Linear<T> {
     /// The matrix.
     pub weight: T,
-    /// F32, `[outputs]`.
+    /// `[outputs]`; F32, F16 or BF16.
     pub bias: Option<T>,
 }
 

@@ -80,7 +80,7 @@ fn files_that_cannot_be_mapped_are_refused() {
 
 #[test]
 fn another_architecture_is_named_before_its_keys_are_missed() {
-    refused(with("general.architecture", "gemma2"), &["`gemma2`", "llama, qwen2"]);
+    refused(with("general.architecture", "gemma2"), &["`gemma2`", "llama, mistral, qwen2, qwen3, gemma3, gpt2"]);
     refused(llama().without_key("general.architecture"), &["general.architecture", "missing"]);
 }
 
@@ -117,14 +117,16 @@ fn sizes_that_do_not_fit_together_are_refused() {
 
 #[test]
 fn what_would_change_the_computation_is_refused_and_not_ignored() {
-    for kind in ["linear", "yarn", "frobnicate"] {
-        refused(with("llama.rope.scaling.type", kind), &["rope.scaling.type", kind, "not supported yet"]);
+    for kind in ["longrope", "frobnicate"] {
+        refused(with("llama.rope.scaling.type", kind), &["rope.scaling.type", kind, "none, linear, yarn"]);
     }
-    refused(with("llama.rope.scaling.factor", 4.0_f32), &["rope.scaling.factor", "not supported yet"]);
-    refused(with("llama.rope.scale_linear", 2.0_f32), &["rope.scale_linear", "not supported yet"]);
+    refused(with("llama.rope.scaling.attn_factor", 2.0_f32), &["rope.scaling.attn_factor", "without yarn"]);
+    let yarn = || with("llama.rope.scaling.type", "yarn").key("llama.rope.scaling.factor", 4.0_f32);
+    refused(yarn().key("llama.rope.scaling.yarn_ext_factor", 0.5_f32), &["yarn_ext_factor", "0.5"]);
+    refused(with("llama.rope.scaling.factor", 0.5_f32), &["rope.scaling.factor", "at least 1"]);
     refused(with("llama.expert_count", 8_u32), &["expert_count", "not supported yet"]);
-    refused(with("llama.attention.sliding_window", 8_u32), &["sliding_window", "not supported yet"]);
-    refused(with("split.count", 2_u32), &["2 files", "merge", "not supported yet"]);
+    refused(with("llama.attention.scale", 0.5_f32), &["attention.scale", "not supported yet"]);
+    refused(with("llama.attention.causal", false), &["attention.causal", "not supported yet"]);
     assert!(open(with("llama.rope.scaling.type", "none")).is_ok());
     assert!(open(with("llama.rope.scaling.factor", 1.0_f32)).is_ok());
 }
@@ -149,14 +151,20 @@ fn every_tensor_that_is_missing_or_misshapen_is_named() {
 
 #[test]
 fn a_tensor_that_the_architecture_does_not_use_is_refused() {
-    refused(with_zeros(llama(), "blk.0.attn_q.bias", &[8]), &["`blk.0.attn_q.bias`", "`llama`"]);
+    refused(with_zeros(llama(), "blk.0.attn_q_norm.weight", &[4]), &["`blk.0.attn_q_norm.weight`", "`llama`"]);
+    // With a bias of the first layer's query, the others are wanted.
+    refused(with_zeros(llama(), "blk.0.attn_q.bias", &[8]), &["`blk.0.attn_k.bias`", "missing"]);
     refused(with_zeros(llama(), "blk.1.attn_norm.weight", &[8]), &["`blk.1.attn_norm.weight`"]);
 }
 
 #[test]
-fn norms_are_f32() {
-    let half = llama().tensor("output_norm.weight", TensorType::F16, &[HIDDEN], &[0; 16]);
-    refused(half, &["`output_norm.weight`", "F16", "supported: F32"]);
+fn vectors_may_be_halves_and_are_never_blocks() {
+    let half = llama().tensor("output_norm.weight", TensorType::F16, &[HIDDEN], &[0x3c; 16]);
+    let value = half::f16::from_bits(0x3c3c).to_f32();
+    assert_eq!(open(half).unwrap().weights().output_norm.weight.to_f32(), [value; 8]);
+    let blocks = with("llama.embedding_length", 32_u32).tensor("output_norm.weight", TensorType::Q8_0, &[32], &[0; 34]);
+    let blocks = with_zeros(blocks, "token_embd.weight", &[32, VOCAB]);
+    refused(blocks, &["`output_norm.weight`", "Q8_0", "supported: F32"]);
 }
 
 #[test]

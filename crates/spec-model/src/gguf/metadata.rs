@@ -262,6 +262,22 @@ impl<'a> Metadata<'a> {
         })
     }
 
+    /// An array of booleans, or of 32-bit integers that stand for them. `None`, too, for a single integer: some keys
+    /// give a period in the place of a list.
+    pub(crate) fn optional_flags(&self, key: &str) -> Result<Option<Vec<bool>>> {
+        let flags = self.get(key, "an array of booleans or an integer", |value| match value {
+            Value::Array { element: ValueType::Bool, bytes, .. } => {
+                Some(Ok(Some(self.bytes[bytes.clone()].iter().map(|&byte| byte != 0).collect())))
+            }
+            Value::Array { element: ValueType::I32 | ValueType::U32, bytes, .. } => {
+                Some(Ok(Some(self.words(bytes, u32::from_le_bytes).into_iter().map(|word| word != 0).collect())))
+            }
+            Value::Integer(..) => Some(Ok(None)),
+            _ => None,
+        })?;
+        Ok(flags.flatten())
+    }
+
     /// A short text of any value, for display: long strings and arrays are only measured.
     pub fn describe(&self, key: &str) -> Option<String> {
         const SHOWN: usize = 64;

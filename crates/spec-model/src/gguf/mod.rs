@@ -10,14 +10,13 @@
 
 mod cursor;
 mod metadata;
-mod sniff;
 #[cfg(test)]
 mod tests;
 pub mod write;
 
 use std::collections::HashMap;
-use std::ops::Range;
 
+pub use crate::tensor_info::TensorInfo;
 pub use metadata::{Metadata, Strings, ValueType};
 
 use crate::{Error, Result, TensorType};
@@ -39,37 +38,6 @@ const DEFAULT_ALIGNMENT: u32 = 32;
 const MIN_KEY_BYTES: u64 = 8 + 4 + 1;
 const MIN_TENSOR_BYTES: u64 = 8 + 4 + 8 + 4 + 8;
 
-/// One line of the tensor table, with its place in the file resolved and checked.
-#[derive(Debug, Clone, PartialEq)]
-pub struct TensorInfo {
-    /// Name, unique in the file.
-    pub name: String,
-    /// Element type.
-    pub tensor_type: TensorType,
-    /// Dimensions as stored, fastest first: 1 to 4 of them, none zero.
-    pub dims: Vec<usize>,
-    /// The data's bytes in the file.
-    pub range: Range<usize>,
-}
-
-impl TensorInfo {
-    /// Elements of a row: the fastest dimension.
-    pub fn cols(&self) -> usize {
-        self.dims[0]
-    }
-
-    /// Rows: the product of the other dimensions.
-    pub fn rows(&self) -> usize {
-        self.dims[1..].iter().product()
-    }
-
-    /// Dimensions slowest first, as `[rows, cols]`, for messages.
-    pub fn shape(&self) -> String {
-        let dims: Vec<_> = self.dims.iter().rev().collect();
-        format!("{dims:?}")
-    }
-}
-
 /// A parsed GGUF file over the bytes it was parsed from.
 #[derive(Debug)]
 pub struct Gguf<B> {
@@ -87,7 +55,7 @@ impl<B: AsRef<[u8]>> Gguf<B> {
     /// Parses and checks the whole header. `name` is the file name for messages.
     ///
     /// # Errors
-    /// [`Error::NotGguf`], [`Error::ByteOrder`], [`Error::Version`], [`Error::Malformed`], [`Error::TensorType`] and
+    /// [`Error::UnknownFormat`], [`Error::ByteOrder`], [`Error::Version`], [`Error::Malformed`], [`Error::TensorType`] and
     /// [`Error::Truncated`].
     pub fn parse(bytes: B, name: &str) -> Result<Self> {
         let data = bytes.as_ref();
@@ -99,8 +67,8 @@ impl<B: AsRef<[u8]>> Gguf<B> {
             if data.get(..4) == Some(&b"FUGG"[..]) {
                 return Err(Error::ByteOrder { file: file() });
             }
-            let seems = sniff::describe(data);
-            return Err(Error::NotGguf { file: file(), seems });
+            let seems = crate::sniff::describe(data);
+            return Err(Error::UnknownFormat { file: file(), seems });
         }
         let mut cursor = Cursor::new(data, 4);
         let version = cursor.u32().map_err(malformed("version".into()))?;

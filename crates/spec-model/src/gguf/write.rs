@@ -19,6 +19,7 @@ pub enum Value {
     String(String),
     Strings(Vec<String>),
     U8s(Vec<u8>),
+    Bools(Vec<bool>),
     I32s(Vec<i32>),
     F32s(Vec<f32>),
 }
@@ -40,6 +41,7 @@ from! {
     &str => String;
     String => String;
     Vec<String> => Strings;
+    Vec<bool> => Bools;
     Vec<i32> => I32s;
     Vec<f32> => F32s;
 }
@@ -179,6 +181,10 @@ fn put_value(out: &mut Vec<u8>, value: &Value) {
         Value::U8s(v) => {
             array(out, ValueType::U8, v.len());
             out.extend(v);
+        }
+        Value::Bools(v) => {
+            array(out, ValueType::Bool, v.len());
+            out.extend(v.iter().map(|&flag| u8::from(flag)));
         }
         Value::I32s(v) => {
             array(out, ValueType::I32, v.len());

@@ -76,3 +76,84 @@ pub(crate) fn with(key: &str, value: impl Into<Value>) -> Writer {
 pub(crate) fn open(writer: Writer) -> Result<Checkpoint, Error> {
     Checkpoint::from_bytes(writer.finish(), "tiny.gguf")
 }
+
+/// Rows and columns of the matrices of layer `layer`, and lengths of its vectors, by GGUF's names; query heads are 2 of 4
+/// elements over a width of 8, key heads 1.
+fn layer_tensors(architecture: &str, layer: usize) -> Vec<(String, Vec<u64>)> {
+    let (queries, keys) = (8, if architecture == "gpt2" { 8 } else { 4 });
+    let mut tensors = vec![("attn_norm.weight", vec![HIDDEN]), ("ffn_norm.weight", vec![HIDDEN])];
+    if architecture == "gpt2" {
+        tensors.push(("attn_qkv.weight", vec![HIDDEN, queries + 2 * keys]));
+    } else {
+        tensors.extend([
+            ("attn_q.weight", vec![HIDDEN, queries]),
+            ("attn_k.weight", vec![HIDDEN, keys]),
+            ("attn_v.weight", vec![HIDDEN, keys]),
+            ("ffn_gate.weight", vec![HIDDEN, INNER]),
+        ]);
+    }
+    tensors.extend([
+        ("attn_output.weight", vec![queries, HIDDEN]),
+        ("ffn_up.weight", vec![HIDDEN, INNER]),
+        ("ffn_down.weight", vec![INNER, HIDDEN]),
+    ]);
+    let vectors: &[(&str, u64)] = match architecture {
+        "qwen2" => &[("attn_q.bias", 8), ("attn_k.bias", 4), ("attn_v.bias", 4)],
+        "qwen3" => &[("attn_q_norm.weight", 4), ("attn_k_norm.weight", 4)],
+        "gemma3" => &[
+            ("attn_q_norm.weight", 4),
+            ("attn_k_norm.weight", 4),
+            ("post_attention_norm.weight", 8),
+            ("post_ffw_norm.weight", 8),
+        ],
+        "gpt2" => &[
+            ("attn_norm.bias", 8),
+            ("ffn_norm.bias", 8),
+            ("attn_qkv.bias", 24),
+            ("attn_output.bias", 8),
+            ("ffn_up.bias", INNER),
+            ("ffn_down.bias", 8),
+        ],
+        _ => &[],
+    };
+    tensors.extend(vectors.iter().map(|&(name, length)| (name, vec![length])));
+    tensors.into_iter().map(|(name, dims)| (format!("blk.{layer}.{name}"), dims)).collect()
+}
+
+/// A valid file of any architecture. Elements are different numbers, so that none can be taken for another.
+pub(crate) fn of(architecture: &str, layers: usize) -> Writer {
+    let mut writer = llama().key("general.architecture", architecture);
+    for tensor in layer_tensors("llama", 0) {
+        writer = writer.without_tensor(&tensor.0);
+    }
+    for key in ["context_length", "embedding_length", "feed_forward_length", "attention.head_count"] {
+        let value = match key {
+            "context_length" => 64_u32,
+            "embedding_length" => HIDDEN as u32,
+            "feed_forward_length" => INNER as u32,
+            _ => 2,
+        };
+        writer = writer.key(&format!("{architecture}.{key}"), value);
+    }
+    writer = writer.key(&format!("{architecture}.block_count"), layers as u32);
+    if architecture == "gpt2" {
+        writer = writer.key("gpt2.attention.layer_norm_epsilon", 1e-5_f32);
+        writer = numbered(writer, "position_embd.weight", &[HIDDEN, 64]);
+        writer = numbered(writer, "output_norm.bias", &[HIDDEN]);
+    } else {
+        let key = |name: &str| format!("{architecture}.attention.{name}");
+        writer = writer.key(&key("head_count_kv"), 1_u32).key(&key("layer_norm_rms_epsilon"), 1e-6_f32);
+    }
+    for layer in 0..layers {
+        for (name, dims) in layer_tensors(architecture, layer) {
+            writer = numbered(writer, &name, &dims);
+        }
+    }
+    writer
+}
+
+/// A tensor of the numbers from 0.
+pub(crate) fn numbered(writer: Writer, name: &str, dims: &[u64]) -> Writer {
+    let values: Vec<f32> = (0..dims.iter().product::<u64>()).map(|i| i as f32).collect();
+    writer.f32_tensor(name, dims, &values)
+}

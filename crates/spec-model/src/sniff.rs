@@ -1,4 +1,4 @@
-//! What a file that is not GGUF seems to be, by its first bytes.
+//! What a file that is no checkpoint seems to be, by its first bytes.
 
 /// Signatures at offset zero, and the sentence for each.
 const SIGNATURES: [(&[u8], &str); 13] = [
@@ -18,11 +18,11 @@ const SIGNATURES: [(&[u8], &str); 13] = [
 ];
 
 /// One clause: what it is, what to do.
-pub(super) fn describe(bytes: &[u8]) -> String {
+pub(crate) fn describe(bytes: &[u8]) -> String {
     if bytes.is_empty() {
         return "it is empty; download it again".into();
     }
-    if bytes.len() < 24 && super::MAGIC.starts_with(&bytes[..bytes.len().min(4)]) {
+    if bytes.len() < 24 && crate::gguf::MAGIC.starts_with(&bytes[..bytes.len().min(4)]) {
         return format!("it has only {} bytes; download it again", bytes.len());
     }
     // safetensors: a u64 length of a JSON header, then the header.
