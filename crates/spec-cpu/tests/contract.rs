@@ -7,7 +7,8 @@ use spec_model::Checkpoint;
 use spec_runtime::{Batch, HostStream, Model, Row, Rows, RuntimeError, SeqId, Want};
 use spec_testing::tiny::{self, TinySpec};
 
-const SPECS: [TinySpec; 3] = [TinySpec::llama(), TinySpec::qwen_k(), TinySpec::qwen_mixed()];
+const SPECS: [TinySpec; 5] =
+    [TinySpec::llama(), TinySpec::qwen_k(), TinySpec::qwen_mixed(), TinySpec::blocks_of_32(), TinySpec::super_blocks()];
 
 fn load(spec: TinySpec, isa: Isa, kv: KvType, threads: usize) -> CpuModel {
     let checkpoint = Checkpoint::from_bytes(tiny::gguf(spec), "tiny.gguf").expect("a legal file");
