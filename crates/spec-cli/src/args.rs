@@ -64,6 +64,8 @@ pub(crate) enum KvKind {
     F16,
     /// Single precision, twice the memory
     F32,
+    /// Bytes with a scale for each token and head, half the memory
+    Q8,
 }
 
 /// What weights are quantised to while a model is loaded.

@@ -118,6 +118,7 @@ pub(crate) fn kv_type(kv: KvKind) -> KvType {
     match kv {
         KvKind::F16 => KvType::F16,
         KvKind::F32 => KvType::F32,
+        KvKind::Q8 => KvType::Q8,
     }
 }
 

@@ -92,7 +92,7 @@ impl CpuModel {
                 context,
                 max_rows,
             },
-            token_bytes: shape.token_elements() * kv.bytes(),
+            token_bytes: shape.token_rows() * kv.head_bytes(config.head_dim),
             state: Mutex::new(State { cache, workspace: Workspace::new(config), shortlist: None }),
             pages: Mutex::new(PagedKv::new(blocks, BLOCK_TOKENS, context)),
             decoder: Decoder { config: config.clone(), weights, isa },
