@@ -64,6 +64,34 @@ pub(crate) enum KvKind {
     F16,
     /// Single precision, twice the memory
     F32,
+    /// Bytes with a scale for each token and head, half the memory
+    Q8,
+}
+
+/// What weights are quantised to while a model is loaded.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
+pub(crate) enum QuantKind {
+    /// 8.5 bits a weight
+    #[value(name = "q8_0")]
+    Q8_0,
+    /// 4.5 bits a weight
+    #[value(name = "q4_0")]
+    Q4_0,
+    /// 4.5 bits a weight, with scales and minima fitted
+    #[value(name = "q4_K")]
+    Q4K,
+}
+
+/// How weights and cache are stored: for every command that loads a model.
+#[derive(Clone, Copy, Debug, Args)]
+pub(crate) struct StorageArgs {
+    /// Precision of the KV cache
+    #[arg(long, value_enum, default_value_t = KvKind::F16, help_heading = "Device")]
+    pub(crate) kv: KvKind,
+
+    /// Quantise matrices of floats (F32, F16, BF16) to this type while loading; kept as they are when not given
+    #[arg(long, value_enum, value_name = "TYPE", help_heading = "Device")]
+    pub(crate) quant: Option<QuantKind>,
 }
 
 /// How the answer is printed.
@@ -137,9 +165,8 @@ pub(crate) struct ModelArgs {
     #[arg(long, value_name = "N", value_parser = threads, help_heading = "Device")]
     pub(crate) threads: Option<usize>,
 
-    /// Precision of the KV cache
-    #[arg(long, value_enum, default_value_t = KvKind::F16, help_heading = "Device")]
-    pub(crate) kv: KvKind,
+    #[command(flatten)]
+    pub(crate) storage: StorageArgs,
 }
 
 impl ModelArgs {
@@ -332,9 +359,8 @@ pub(crate) struct BenchForwardArgs {
     #[arg(long, value_name = "N", value_parser = threads)]
     pub(crate) threads: Option<usize>,
 
-    /// Precision of the KV cache
-    #[arg(long, value_enum, default_value_t = KvKind::F16)]
-    pub(crate) kv: KvKind,
+    #[command(flatten)]
+    pub(crate) storage: StorageArgs,
 
     /// One JSON object instead of a table
     #[arg(long)]

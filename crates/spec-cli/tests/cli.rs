@@ -100,7 +100,7 @@ fn every_drafter_gives_the_same_tokens_as_none() {
         " --temperature 1 --top-p 0.9 --top-k 40 --min-p 0.01 --seed 6",
         " --repeat-penalty 1.2",
     ] {
-        for kv in ["f16", "f32"] {
+        for kv in ["f16", "f32", "q8"] {
             let base = format!("generate --model target.gguf --ids {prompt} -n 60 --json --kv {kv}{sampling}");
             let plain = files.spec(&format!("{base} --draft none")).json();
             assert_eq!(plain["speculation"]["drafted"], 0);

@@ -8,7 +8,7 @@
 //! |---|---|---|
 //! | file format | [`gguf::Gguf`] | GGUF version 2 and 3, little-endian |
 //! | configuration | [`ModelConfig`] | architectures in [`ARCHITECTURES`] |
-//! | weights | [`Weights`] of [`TensorView`] | element types in [`TensorType`] |
+//! | weights | [`Weights`] of [`TensorView`] | element types in [`TensorType`], quantised by [`Quantizer`] |
 //! | text to ids and back | [`Tokenizer`] | byte-level BPE |
 //! | messages to text | [`ChatTemplate`] | the Jinja dialect of published templates |
 //!
@@ -44,6 +44,7 @@ mod dequantize;
 mod error;
 pub mod gguf;
 mod mapping;
+mod quantize;
 mod rope;
 mod tensor_type;
 mod tokenizer;
@@ -53,9 +54,10 @@ pub use architecture::{ARCHITECTURES, Architecture, RopeStyle};
 pub use chat_template::{ChatTemplate, Message};
 pub use checkpoint::Checkpoint;
 pub use config::{Activation, ModelConfig, NormKind, SlidingWindow};
-pub use dequantize::dequantize;
+pub use dequantize::{IQ4_VALUES, dequantize};
 pub use error::{Error, Result};
 pub use mapping::Mapping;
+pub use quantize::Quantizer;
 pub use rope::{RopeConfig, RopeScaling};
 pub use tensor_type::TensorType;
 pub use tokenizer::{TokenKind, Tokenizer, known_pre_tokenizers};

@@ -108,9 +108,9 @@ impl Vectorize for Quantize<'_> {
 /// Blocks whose largest magnitude is below this are zero: its inverse would not be finite.
 const SMALLEST: f32 = 1e-30;
 
-/// The scale of a block and its inverse: the largest magnitude becomes 127.
+/// The scale of a block, of a multiple of 16 values, and its inverse: the largest magnitude becomes 127.
 #[inline(always)]
-fn scale<const N: usize>(values: &[f32; N]) -> (f32, f32) {
+pub(crate) fn scale(values: &[f32]) -> (f32, f32) {
     // As integers, magnitudes order like floats, and every NaN is above infinity.
     let mut lanes = [0_u32; 16];
     for values in values.chunks_exact(16) {
@@ -133,7 +133,7 @@ fn scale<const N: usize>(values: &[f32; N]) -> (f32, f32) {
 /// In a block that is not finite the inverse scale is zero and a product may be NaN; the code is then some number, which the NaN
 /// scale makes irrelevant.
 #[inline(always)]
-fn code(value: f32, inverse: f32) -> i32 {
+pub(crate) fn code(value: f32, inverse: f32) -> i32 {
     const MAGIC: f32 = 12_582_912.0;
     (value * inverse + MAGIC).to_bits().wrapping_sub(MAGIC.to_bits()).cast_signed()
 }
