@@ -48,7 +48,7 @@ mod tensor_type;
 mod tokenizer;
 
 pub use architecture::{ARCHITECTURES, Architecture, RopeStyle};
-pub use chat_template::{ChatTemplate, Message};
+pub use chat_template::{ChatTemplate, Conversation, Message};
 pub use checkpoint::{Checkpoint, LayerWeights, TensorView, Weights};
 pub use config::{ModelConfig, RopeConfig};
 pub use dequantize::dequantize;

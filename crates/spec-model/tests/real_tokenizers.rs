@@ -1,8 +1,9 @@
 //! Every string of the stored references, by each way to a tokenizer that a model family has.
 #![allow(clippy::unwrap_used, reason = "a step that fails is a test that fails")]
 
+use serde_json::value::RawValue;
 use spec_model::gguf::Gguf;
-use spec_model::{ChatTemplate, Mapping, Tokenizer};
+use spec_model::{ChatTemplate, Conversation, Mapping, Tokenizer};
 use spec_testing::data::{self, Reference};
 use spec_testing::models::{self, Model};
 
@@ -84,5 +85,59 @@ fn real_gemma_and_published_tokenizers_give_the_ids_of_the_references() {
     // The file in one form and the published one are the same vocabulary.
     for id in 0..262_144 {
         assert_eq!(gemma.token_bytes(id, false).unwrap(), gemma_json.token_bytes(id, false).unwrap(), "token {id}");
+    }
+}
+
+/// What jinja2 makes of the templates in models' files: conversations as they are written, since the order of keys counts.
+#[derive(serde::Deserialize)]
+struct Rendered<'a> {
+    #[serde(borrow)]
+    conversations: std::collections::BTreeMap<String, Written<'a>>,
+    models: std::collections::BTreeMap<String, std::collections::BTreeMap<String, [Option<String>; 2]>>,
+}
+
+#[derive(serde::Deserialize)]
+struct Written<'a> {
+    #[serde(borrow)]
+    messages: &'a RawValue,
+    #[serde(borrow)]
+    tools: Option<&'a RawValue>,
+    #[serde(borrow)]
+    variables: Option<&'a RawValue>,
+}
+
+/// Every conversation by the template of `model`, or by `template`, which is the same in another file.
+fn renders_as_jinja2(model: Model, template: &ChatTemplate) {
+    let text = include_str!("../../spec-testing/data/chat_templates/rendered.json");
+    let oracle: Rendered<'_> = serde_json::from_str(text).unwrap();
+    let (mut wrong, mut compared) = (Vec::new(), 0);
+    for (name, results) in &oracle.models[model.stem()] {
+        let written = &oracle.conversations[name];
+        for (add_generation_prompt, theirs) in [false, true].into_iter().zip(results) {
+            let ours = template.render_json(&Conversation {
+                messages: written.messages.get(),
+                tools: written.tools.map(RawValue::get),
+                variables: written.variables.map(RawValue::get),
+                add_generation_prompt,
+            });
+            compared += 1;
+            if ours.as_ref().ok() != theirs.as_ref() {
+                wrong.push(format!("{name}:\n  ours   {ours:?}\n  theirs {theirs:?}"));
+            }
+        }
+    }
+    assert!(wrong.is_empty() && compared > 20, "{compared} compared\n{}", wrong.join("\n"));
+}
+
+#[test]
+fn real_smollm2_template_renders_as_in_python() {
+    renders_as_jinja2(Model::SmolLm2, &gguf(Model::SmolLm2).1.unwrap());
+}
+
+#[test]
+#[ignore = "needs the Qwen pair: cargo xtask test --pair"]
+fn real_qwen_pair_templates_render_as_in_python() {
+    for model in [Model::QwenDraft, Model::QwenTarget] {
+        renders_as_jinja2(Model::QwenDraft, &gguf(model).1.unwrap());
     }
 }
