@@ -42,7 +42,13 @@ fn describe(opened: &Opened, out: &mut String) -> Result<(), std::fmt::Error> {
         ("hidden size", config.hidden_size.to_string()),
         ("feed-forward size", config.intermediate_size.to_string()),
         ("heads", format!("{} query, {} key/value, {} wide", config.heads, config.kv_heads, config.head_dim)),
-        ("rope", format!("theta {}, {:?} pairs", config.rope.theta, config.rope.style)),
+        (
+            "rope",
+            config.rope.as_ref().map_or_else(
+                || "none: learned positions".to_owned(),
+                |rope| format!("theta {}, {:?} pairs", rope.theta, rope.style),
+            ),
+        ),
         ("head", if config.tied_embeddings { "the embedding" } else { "of its own" }.to_owned()),
         ("vocabulary", format!("{} rows, {} real tokens", config.vocab_size, tokenizer.real_vocab_size())),
         ("end tokens", tokens(opened, tokenizer.end_ids())),

@@ -7,6 +7,7 @@ mod device;
 mod doctor;
 mod generate;
 mod inspect;
+mod printer;
 mod report;
 mod session;
 mod tokenize;

@@ -1,10 +1,13 @@
 //! A whole checkpoint: configuration and every tensor the architecture needs, checked at open.
 
-use std::ops::Range;
 use std::path::Path;
 
-use crate::gguf::{Gguf, Metadata, TensorInfo};
-use crate::{ChatTemplate, Error, Mapping, ModelConfig, Result, TensorType, Tokenizer, dequantize};
+use crate::gguf::{Gguf, Metadata};
+use crate::weights::Form;
+use crate::{
+    ChatTemplate, Error, LayerWeights, Linear, Mapping, ModelConfig, Norm, Result, TensorType, TensorView, Tokenizer,
+    Weights,
+};
 
 /// An open checkpoint. Opening reads the header only, however large the file is.
 #[derive(Debug)]
@@ -12,124 +15,6 @@ pub struct Checkpoint {
     gguf: Gguf<Mapping>,
     config: ModelConfig,
     weights: Weights<usize>,
-}
-
-/// A tensor's bytes and what they mean. A vector is one row.
-#[derive(Debug, Clone, Copy, PartialEq)]
-#[non_exhaustive]
-pub struct TensorView<'a> {
-    /// Name in the file.
-    pub name: &'a str,
-    /// Element type.
-    pub tensor_type: TensorType,
-    /// Rows: outputs of a matrix.
-    pub rows: usize,
-    /// Elements per row: inputs of a matrix.
-    pub cols: usize,
-    /// `rows` rows of [`TensorType::row_bytes`]`(cols)` bytes, without padding; no alignment is promised.
-    pub bytes: &'a [u8],
-    /// First byte in the file.
-    start: usize,
-}
-
-impl<'a> TensorView<'a> {
-    fn new(info: &'a TensorInfo, bytes: &'a [u8]) -> Self {
-        Self {
-            name: &info.name,
-            tensor_type: info.tensor_type,
-            rows: info.rows(),
-            cols: info.cols(),
-            bytes,
-            start: info.range.start,
-        }
-    }
-
-    /// Bytes of row `index`; `None` past the last row.
-    pub fn row(&self, index: usize) -> Option<&'a [u8]> {
-        let size = self.bytes.len() / self.rows;
-        self.bytes.chunks_exact(size).nth(index)
-    }
-
-    /// All elements as `f32`, row by row. Meant for vectors; a matrix is as large as its product.
-    pub fn to_f32(&self) -> Vec<f32> {
-        let mut values = vec![0.0; self.rows * self.cols];
-        dequantize(self.tensor_type, self.bytes, &mut values).expect("a view's length was checked when it was parsed");
-        values
-    }
-
-    /// The tensor's bytes in the file, for [`Checkpoint::release`].
-    pub fn file_range(&self) -> Range<usize> {
-        self.start..self.start + self.bytes.len()
-    }
-}
-
-/// The tensors of a decoder. `T` is a [`TensorView`] for users.
-#[derive(Debug, Clone, PartialEq)]
-#[non_exhaustive]
-pub struct Weights<T> {
-    /// Token embedding, `[vocab_size, hidden_size]`.
-    pub embedding: T,
-    /// Last norm, `[hidden_size]` of F32.
-    pub output_norm: T,
-    /// Head, `[vocab_size, hidden_size]`; `None` when the embedding serves as head.
-    pub output: Option<T>,
-    /// The layers, first to last.
-    pub layers: Vec<LayerWeights<T>>,
-}
-
-/// The tensors of one decoder layer; matrices are `[outputs, inputs]`, norms and biases F32 vectors.
-#[derive(Debug, Clone, PartialEq)]
-#[non_exhaustive]
-pub struct LayerWeights<T> {
-    /// Norm before attention, `[hidden_size]`.
-    pub attn_norm: T,
-    /// Query, `[heads * head_dim, hidden_size]`.
-    pub q: T,
-    /// Key, `[kv_heads * head_dim, hidden_size]`.
-    pub k: T,
-    /// Value, `[kv_heads * head_dim, hidden_size]`.
-    pub v: T,
-    /// Query bias, when the architecture has attention biases.
-    pub q_bias: Option<T>,
-    /// Key bias, likewise.
-    pub k_bias: Option<T>,
-    /// Value bias, likewise.
-    pub v_bias: Option<T>,
-    /// Attention output, `[hidden_size, heads * head_dim]`.
-    pub attn_output: T,
-    /// Norm before the feed-forward block, `[hidden_size]`.
-    pub ffn_norm: T,
-    /// Gate, `[intermediate_size, hidden_size]`.
-    pub gate: T,
-    /// Up, `[intermediate_size, hidden_size]`.
-    pub up: T,
-    /// Down, `[hidden_size, intermediate_size]`.
-    pub down: T,
-}
-
-impl<T> Weights<T> {
-    fn map<U>(&self, f: impl Fn(&T) -> U) -> Weights<U> {
-        let layer = |l: &LayerWeights<T>| LayerWeights {
-            attn_norm: f(&l.attn_norm),
-            q: f(&l.q),
-            k: f(&l.k),
-            v: f(&l.v),
-            q_bias: l.q_bias.as_ref().map(&f),
-            k_bias: l.k_bias.as_ref().map(&f),
-            v_bias: l.v_bias.as_ref().map(&f),
-            attn_output: f(&l.attn_output),
-            ffn_norm: f(&l.ffn_norm),
-            gate: f(&l.gate),
-            up: f(&l.up),
-            down: f(&l.down),
-        };
-        Weights {
-            embedding: f(&self.embedding),
-            output_norm: f(&self.output_norm),
-            output: self.output.as_ref().map(&f),
-            layers: self.layers.iter().map(layer).collect(),
-        }
-    }
 }
 
 impl Checkpoint {
@@ -223,7 +108,21 @@ impl Checkpoint {
     }
 
     fn view(&self, index: usize) -> TensorView<'_> {
-        TensorView::new(&self.gguf.tensors()[index], self.gguf.tensor_bytes(index))
+        view(&self.gguf, index)
+    }
+}
+
+fn view(gguf: &Gguf<Mapping>, index: usize) -> TensorView<'_> {
+    let info = &gguf.tensors()[index];
+    TensorView {
+        name: &info.name,
+        tensor_type: info.tensor_type,
+        rows: info.rows(),
+        cols: info.cols(),
+        stored: gguf.tensor_bytes(index),
+        file: 0,
+        start: info.range.start,
+        form: Form::Plain,
     }
 }
 
@@ -253,36 +152,32 @@ impl Resolver<'_> {
             None => None,
         };
         config.tied_embeddings = output.is_none();
-        if self.gguf.tensor_index("rope_freqs.weight").is_some() {
-            config.rope.frequency_factors = Some(self.frequency_factors(config.rope.dims / 2)?);
+        if let Some(rope) = &mut config.rope
+            && self.gguf.tensor_index("rope_freqs.weight").is_some()
+        {
+            rope.frequency_factors = Some(self.frequency_factors(rope.dims / 2)?);
         }
-        let output_norm = self.vector("output_norm.weight", hidden)?;
+        let output_norm = self.norm("output_norm", hidden)?;
 
         let (queries, keys) = (config.heads * config.head_dim, config.kv_heads * config.head_dim);
         let bias = config.architecture.attention_bias;
         let mut layers = Vec::new();
         for i in 0..config.layers {
             let name = |part: &str| format!("blk.{i}.{part}");
-            let mut optional_bias = |part: &str, length| match bias {
-                true => self.vector(&name(part), length).map(Some),
-                false => Ok(None),
-            };
-            let q_bias = optional_bias("attn_q.bias", queries)?;
-            let k_bias = optional_bias("attn_k.bias", keys)?;
-            let v_bias = optional_bias("attn_v.bias", keys)?;
             layers.push(LayerWeights {
-                attn_norm: self.vector(&name("attn_norm.weight"), hidden)?,
-                q: self.matrix(&name("attn_q.weight"), queries, hidden)?,
-                k: self.matrix(&name("attn_k.weight"), keys, hidden)?,
-                v: self.matrix(&name("attn_v.weight"), keys, hidden)?,
-                q_bias,
-                k_bias,
-                v_bias,
-                attn_output: self.matrix(&name("attn_output.weight"), hidden, queries)?,
-                ffn_norm: self.vector(&name("ffn_norm.weight"), hidden)?,
-                gate: self.matrix(&name("ffn_gate.weight"), inner, hidden)?,
-                up: self.matrix(&name("ffn_up.weight"), inner, hidden)?,
-                down: self.matrix(&name("ffn_down.weight"), hidden, inner)?,
+                attn_norm: self.norm(&name("attn_norm"), hidden)?,
+                q: self.linear(&name("attn_q"), queries, hidden, bias)?,
+                k: self.linear(&name("attn_k"), keys, hidden, bias)?,
+                v: self.linear(&name("attn_v"), keys, hidden, bias)?,
+                q_norm: None,
+                k_norm: None,
+                attn_output: self.linear(&name("attn_output"), hidden, queries, false)?,
+                post_attn_norm: None,
+                ffn_norm: self.norm(&name("ffn_norm"), hidden)?,
+                gate: Some(self.linear(&name("ffn_gate"), inner, hidden, false)?),
+                up: self.linear(&name("ffn_up"), inner, hidden, false)?,
+                down: self.linear(&name("ffn_down"), hidden, inner, false)?,
+                post_ffn_norm: None,
             });
         }
         if let Some(unused) = self.used.iter().position(|used| !used) {
@@ -292,7 +187,7 @@ impl Resolver<'_> {
                 architecture: config.architecture.name,
             });
         }
-        Ok(Weights { embedding, output_norm, output, layers })
+        Ok(Weights { embedding, positions: None, output_norm, output, layers })
     }
 
     fn find(&mut self, name: &str) -> Result<usize> {
@@ -323,6 +218,16 @@ impl Resolver<'_> {
         Ok(index)
     }
 
+    fn norm(&mut self, name: &str, width: usize) -> Result<Norm<usize>> {
+        Ok(Norm { weight: self.vector(&format!("{name}.weight"), width)?, bias: None })
+    }
+
+    fn linear(&mut self, name: &str, outputs: usize, inputs: usize, bias: bool) -> Result<Linear<usize>> {
+        let weight = self.matrix(&format!("{name}.weight"), outputs, inputs)?;
+        let bias = bias.then(|| self.vector(&format!("{name}.bias"), outputs)).transpose()?;
+        Ok(Linear { weight, bias })
+    }
+
     fn vector(&mut self, name: &str, length: usize) -> Result<usize> {
         let index = self.find(name)?;
         self.check(index, &[length])?;
@@ -341,7 +246,7 @@ impl Resolver<'_> {
     fn frequency_factors(&mut self, pairs: usize) -> Result<Vec<f32>> {
         let name = "rope_freqs.weight";
         let index = self.vector(name, pairs)?;
-        let factors = TensorView::new(&self.gguf.tensors()[index], self.gguf.tensor_bytes(index)).to_f32();
+        let factors = view(self.gguf, index).to_f32();
         match factors.iter().find(|f| !f.is_finite() || **f <= 0.0) {
             None => Ok(factors),
             Some(bad) => Err(Error::Malformed {

@@ -1,7 +1,7 @@
 //! A model's hyper-parameters, read from metadata and checked against each other.
 
 use crate::gguf::Metadata;
-use crate::{ARCHITECTURES, Architecture, Error, Result, RopeStyle};
+use crate::{ARCHITECTURES, Architecture, Error, Result, RopeConfig, RopeScaling};
 
 /// Hyper-parameters of a decoder. Every size is non-zero, and they divide as the architecture needs.
 #[derive(Debug, Clone, PartialEq)]
@@ -27,26 +27,58 @@ pub struct ModelConfig {
     pub head_dim: usize,
     /// Positions the model was trained for.
     pub context_length: usize,
-    /// Added to the mean square in RMS norms.
-    pub rms_norm_eps: f32,
-    /// Rotary position embedding.
-    pub rope: RopeConfig,
+    /// Kind of the norms of the residual stream.
+    pub norm: NormKind,
+    /// Added to the mean square (or variance) in norms.
+    pub norm_epsilon: f32,
+    /// The feed-forward block's non-linearity.
+    pub activation: Activation,
+    /// What the embedding is multiplied with.
+    pub embedding_scale: f32,
+    /// What products of queries and keys are multiplied with.
+    pub attention_scale: f32,
+    /// `Some(c)`: attention scores become `c * tanh(score / c)`.
+    pub attention_softcap: Option<f32>,
+    /// `Some(c)`: logits become `c * tanh(logit / c)`.
+    pub logit_softcap: Option<f32>,
+    /// Rotary position embedding; `None` where positions are learned.
+    pub rope: Option<RopeConfig>,
+    /// Layers that do not attend to everything.
+    pub sliding_window: Option<SlidingWindow>,
     /// True when the head is the embedding.
     pub tied_embeddings: bool,
 }
 
-/// Rotary position embedding: pair `i` of `dims / 2` turns by `position * theta^(-2 i / dims) / factors[i]`.
+/// How rows are normed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum NormKind {
+    /// Divided by their root mean square (arXiv 1910.07467).
+    Rms,
+    /// Mean removed, divided by the standard deviation, with a bias (arXiv 1607.06450).
+    Layer,
+}
+
+/// The feed-forward block's non-linearity.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Activation {
+    /// `x * sigmoid(x)`.
+    Silu,
+    /// GELU by its tanh approximation (arXiv 1606.08415).
+    GeluTanh,
+}
+
+/// Layers that attend to the newest positions only.
 #[derive(Debug, Clone, PartialEq)]
 #[non_exhaustive]
-pub struct RopeConfig {
-    /// Base of the frequencies.
-    pub theta: f32,
-    /// Pairing of elements.
-    pub style: RopeStyle,
-    /// Leading elements of a head that are rotated; even, at most the head.
-    pub dims: usize,
-    /// Divisors of the `dims / 2` frequencies (tensor `rope_freqs.weight`), all finite and positive; `None` means 1.
-    pub frequency_factors: Option<Vec<f32>>,
+pub struct SlidingWindow {
+    /// Positions that a row attends to, its own included.
+    pub size: usize,
+    /// Whether the window holds, layer by layer; the others attend to everything.
+    pub layers: Vec<bool>,
+    /// Rotary embedding of the layers with the window; `None` means that of the others.
+    pub rope: Option<RopeConfig>,
 }
 
 /// Upper bounds, far above published models, that keep later products from overflowing.
@@ -99,10 +131,10 @@ impl ModelConfig {
         if theta <= 1.0 {
             return Err(keys.bad("rope.freq_base", format!("{theta} must be above 1")));
         }
-        let rms_norm_eps = metadata.f32(&keys.full("attention.layer_norm_rms_epsilon"))?;
-        if !(0.0..1.0).contains(&rms_norm_eps) {
+        let norm_epsilon = metadata.f32(&keys.full("attention.layer_norm_rms_epsilon"))?;
+        if !(0.0..1.0).contains(&norm_epsilon) {
             return Err(
-                keys.bad("attention.layer_norm_rms_epsilon", format!("{rms_norm_eps} must be at least 0 and below 1"))
+                keys.bad("attention.layer_norm_rms_epsilon", format!("{norm_epsilon} must be at least 0 and below 1"))
             );
         }
         Ok(Self {
@@ -116,8 +148,21 @@ impl ModelConfig {
             kv_heads,
             head_dim,
             context_length: keys.size("context_length", MAX_CONTEXT)?,
-            rms_norm_eps,
-            rope: RopeConfig { theta, style: architecture.rope_style, dims, frequency_factors: None },
+            norm: NormKind::Rms,
+            norm_epsilon,
+            activation: Activation::Silu,
+            embedding_scale: 1.0,
+            attention_scale: (head_dim as f32).sqrt().recip(),
+            attention_softcap: None,
+            logit_softcap: None,
+            rope: Some(RopeConfig {
+                theta,
+                style: architecture.rope_style,
+                dims,
+                scaling: RopeScaling::None,
+                frequency_factors: None,
+            }),
+            sliding_window: None,
             tied_embeddings: false,
         })
     }

@@ -30,12 +30,13 @@ fn a_valid_file_opens_from_disk_with_all_its_parts() {
     let checkpoint = Checkpoint::open(file.path()).unwrap();
     let config = checkpoint.config();
     assert_eq!((config.hidden_size, config.head_dim, config.vocab_size), (8, 4, VOCAB as usize));
-    assert_eq!((config.rope.dims, config.rope.style, config.rope.theta), (4, RopeStyle::Interleaved, 10_000.0));
+    let rope = config.rope.as_ref().unwrap();
+    assert_eq!((rope.dims, rope.style, rope.theta), (4, RopeStyle::Interleaved, 10_000.0));
     assert!(config.tied_embeddings);
     let weights = checkpoint.weights();
-    assert!(weights.output.is_none() && weights.layers[0].q_bias.is_none());
-    assert_eq!((weights.layers[0].k.rows, weights.layers[0].k.cols), (4, 8));
-    assert_eq!(weights.layers[0].down.to_f32(), [0.5; 96]);
+    assert!(weights.output.is_none() && weights.layers[0].q.bias.is_none());
+    assert_eq!((weights.layers[0].k.weight.rows, weights.layers[0].k.weight.cols), (4, 8));
+    assert_eq!(weights.layers[0].down.weight.to_f32(), [0.5; 96]);
     assert_eq!(weights.embedding.row(VOCAB as usize - 1).unwrap().len(), 32);
     assert!(weights.embedding.row(VOCAB as usize).is_none());
     assert!(checkpoint.chat_template().unwrap().is_none());
@@ -170,7 +171,7 @@ fn an_untied_head_may_have_another_type_than_the_embedding() {
 fn rope_frequency_factors_are_read_and_checked() {
     let factors = |values: &[f32]| llama().f32_tensor("rope_freqs.weight", &[values.len() as u64], values);
     let checkpoint = open(factors(&[1.0, 8.0])).unwrap();
-    assert_eq!(checkpoint.config().rope.frequency_factors, Some(vec![1.0, 8.0]));
+    assert_eq!(checkpoint.config().rope.as_ref().unwrap().frequency_factors, Some(vec![1.0, 8.0]));
     refused(factors(&[1.0]), &["`rope_freqs.weight`", "[1]", "[2]"]);
     refused(factors(&[1.0, 0.0]), &["`rope_freqs.weight`", "factor 0"]);
     refused(factors(&[1.0, f32::NAN]), &["`rope_freqs.weight`", "NaN"]);
@@ -195,8 +196,8 @@ fn qwen2_needs_its_attention_biases() {
         writer = with_zeros(writer, &format!("blk.0.attn_{name}.bias"), &[length]);
     }
     let checkpoint = open(writer).unwrap();
-    assert_eq!(checkpoint.config().rope.style, RopeStyle::Halves);
-    assert_eq!(checkpoint.weights().layers[0].q_bias.unwrap().cols, 8);
+    assert_eq!(checkpoint.config().rope.as_ref().unwrap().style, RopeStyle::Halves);
+    assert_eq!(checkpoint.weights().layers[0].q.bias.unwrap().cols, 8);
 }
 
 #[test]

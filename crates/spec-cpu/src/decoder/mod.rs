@@ -49,7 +49,7 @@ pub(crate) struct Workspace {
 impl Workspace {
     pub(crate) fn new(config: &ModelConfig) -> Self {
         Self {
-            rope: Rope::new(&config.rope),
+            rope: Rope::new(config.rope.as_ref().expect("every architecture read so far has rotary positions")),
             plan: AttentionPlan::default(),
             hidden: Vec::new(),
             queries: Vec::new(),
@@ -124,7 +124,7 @@ impl Decoder {
         let (config, isa, count) = (&self.config, self.isa, rows.len());
         let width = config.hidden_size;
         let (query_width, key_width) = (config.heads * config.head_dim, config.kv_heads * config.head_dim);
-        let epsilon = config.rms_norm_eps;
+        let epsilon = config.norm_epsilon;
 
         let Workspace { rope, plan, normed, attended_codes, inner_codes, .. } = workspace;
         rope.grow(rows.iter().map(|row| row.position + 1).max().unwrap_or(0));

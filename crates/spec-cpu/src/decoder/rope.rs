@@ -17,13 +17,7 @@ pub(super) struct Rope {
 
 impl Rope {
     pub(super) fn new(config: &RopeConfig) -> Self {
-        let pairs = config.dims / 2;
-        let frequencies = (0..pairs)
-            .map(|pair| {
-                let factor = config.frequency_factors.as_ref().map_or(1.0, |factors| f64::from(factors[pair]));
-                f64::from(config.theta).powf(-2.0 * pair as f64 / config.dims as f64) / factor
-            })
-            .collect();
+        let frequencies = config.frequencies();
         Self { style: config.style, frequencies, cos: Vec::new(), sin: Vec::new() }
     }
 

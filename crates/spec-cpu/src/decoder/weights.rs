@@ -50,14 +50,15 @@ impl DecoderWeights {
     ) -> Result<Self, CpuError> {
         let weights = checkpoint.weights();
         let matrices = |layer: &spec_model::LayerWeights<TensorView<'_>>| {
-            [&layer.q, &layer.k, &layer.v, &layer.attn_output, &layer.gate, &layer.up, &layer.down]
-                .map(|tensor| tensor.bytes.len())
-                .iter()
+            [&layer.q, &layer.k, &layer.v, &layer.attn_output, &layer.up, &layer.down]
+                .into_iter()
+                .chain(&layer.gate)
+                .map(|linear| linear.weight.stored_bytes())
                 .sum::<usize>()
         };
         let total = weights.layers.iter().map(matrices).sum::<usize>()
-            + weights.embedding.bytes.len()
-            + weights.output.as_ref().map_or(0, |output| output.bytes.len());
+            + weights.embedding.stored_bytes()
+            + weights.output.as_ref().map_or(0, |output| output.stored_bytes());
         let memory = WeightMemory::new();
         let mut done = 0;
         progress(0, total);
@@ -65,9 +66,9 @@ impl DecoderWeights {
             let named = |source| CpuError::Tensor { tensor: tensor.name.to_owned(), source: Box::new(source) };
             let ty = weight_type(tensor.tensor_type).map_err(named)?;
             let packed =
-                PackedMatrix::pack_in(&memory, ty, tensor.rows, tensor.cols, tensor.bytes, pool).map_err(named)?;
+                PackedMatrix::pack_in(&memory, ty, tensor.rows, tensor.cols, &tensor.bytes(), pool).map_err(named)?;
             checkpoint.release(tensor);
-            done += tensor.bytes.len();
+            done += tensor.stored_bytes();
             progress(done, total);
             Ok(packed)
         };
@@ -78,24 +79,24 @@ impl DecoderWeights {
             .iter()
             .map(|layer| {
                 Ok(LayerWeights {
-                    attn_norm: vector(&layer.attn_norm),
-                    q: pack(&layer.q)?,
-                    k: pack(&layer.k)?,
-                    v: pack(&layer.v)?,
-                    q_bias: layer.q_bias.as_ref().map(vector),
-                    k_bias: layer.k_bias.as_ref().map(vector),
-                    v_bias: layer.v_bias.as_ref().map(vector),
-                    attn_output: pack(&layer.attn_output)?,
-                    ffn_norm: vector(&layer.ffn_norm),
-                    gate: pack(&layer.gate)?,
-                    up: pack(&layer.up)?,
-                    down: pack(&layer.down)?,
+                    attn_norm: vector(&layer.attn_norm.weight),
+                    q: pack(&layer.q.weight)?,
+                    k: pack(&layer.k.weight)?,
+                    v: pack(&layer.v.weight)?,
+                    q_bias: layer.q.bias.as_ref().map(vector),
+                    k_bias: layer.k.bias.as_ref().map(vector),
+                    v_bias: layer.v.bias.as_ref().map(vector),
+                    attn_output: pack(&layer.attn_output.weight)?,
+                    ffn_norm: vector(&layer.ffn_norm.weight),
+                    gate: pack(&layer.gate.as_ref().ok_or_else(ungated)?.weight)?,
+                    up: pack(&layer.up.weight)?,
+                    down: pack(&layer.down.weight)?,
                 })
             })
             .collect::<Result<Vec<_>, CpuError>>()?;
         let output = weights.output.as_ref().map(&mut pack).transpose()?;
         let embedding = pack(&weights.embedding)?;
-        Ok(Self { embedding, output_norm: vector(&weights.output_norm), output, layers })
+        Ok(Self { embedding, output_norm: vector(&weights.output_norm.weight), output, layers })
     }
 
     /// The matrix that makes logits.
@@ -124,6 +125,10 @@ impl DecoderWeights {
         let layers = self.layers.iter().flat_map(LayerWeights::matrices).map(macs);
         layers.sum::<u64>() + macs(self.head())
     }
+}
+
+fn ungated() -> CpuError {
+    CpuError::Unsupported { what: "a feed-forward block without a gate".into(), instead: "use a gated architecture" }
 }
 
 fn weight_type(ty: TensorType) -> Result<WeightType, CpuError> {
