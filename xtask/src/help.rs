@@ -99,6 +99,16 @@ Offline?             Put the file there by hand under the name that `fetch` asks
 ",
     },
     Topic {
+        name: "oracles",
+        summary: "make the answers of other implementations anew, which tests compare ours with",
+        details: "\
+cargo xtask oracles [NAME]
+
+Runs the scripts in crates/spec-testing/oracles, or the one called NAME, with the versions that requirements.txt there pins, in
+a Python environment under target/. Their output in crates/spec-testing/data is committed: tests read that alone.
+",
+    },
+    Topic {
         name: "lint",
         summary: "formatting, and clippy with warnings denied",
         details: "cargo xtask lint\n\nChanges nothing. `cargo fmt --all` repairs the formatting.\n",
