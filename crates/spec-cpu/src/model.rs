@@ -49,7 +49,7 @@ impl CpuModel {
     /// [`CpuError::Tensor`] for a matrix that no kernel takes, [`CpuError::Unsupported`] and [`CpuError::Context`] for
     /// sizes, [`CpuError::Memory`] and [`CpuError::KvSize`] for memory.
     pub fn load(checkpoint: &Checkpoint, options: LoadOptions<'_>) -> Result<Self, CpuError> {
-        let LoadOptions { pool, kv, context, kv_tokens, max_rows, isa, progress } = options;
+        let LoadOptions { pool, kv, context, kv_tokens, max_rows, isa, quant, progress } = options;
         let config = checkpoint.config();
         let isa = match isa {
             Some(isa) => isa,
@@ -81,7 +81,7 @@ impl CpuModel {
         let shape = KvShape { layers: config.layers, blocks, kv_heads: config.kv_heads, head_dim: config.head_dim };
         let cache = kv_cache::new(kv, isa, pool.threads(), config.heads, shape)?;
         let mut silent = |_, _| ();
-        let weights = DecoderWeights::load(checkpoint, &pool, progress.unwrap_or(&mut silent))?;
+        let weights = DecoderWeights::load(checkpoint, &pool, quant, progress.unwrap_or(&mut silent))?;
         let threads = pool.threads();
         let plural = if threads == 1 { "" } else { "s" };
         Ok(Self {
@@ -92,7 +92,7 @@ impl CpuModel {
                 context,
                 max_rows,
             },
-            token_bytes: shape.token_elements() * kv.bytes(),
+            token_bytes: shape.token_rows() * kv.head_bytes(config.head_dim),
             state: Mutex::new(State { cache, workspace: Workspace::new(config), shortlist: None }),
             pages: Mutex::new(PagedKv::new(blocks, BLOCK_TOKENS, context)),
             decoder: Decoder { config: config.clone(), weights, isa },
@@ -129,6 +129,12 @@ impl CpuModel {
     #[must_use]
     pub fn total_blocks(&self) -> usize {
         self.pages.lock().total_blocks()
+    }
+
+    /// What loading did otherwise than asked for, a sentence each.
+    #[must_use]
+    pub fn notes(&self) -> &[String] {
+        &self.decoder.weights.notes
     }
 
     /// The threads that passes run on.

@@ -120,30 +120,38 @@ struct Line {
     minimum: f32,
 }
 
-/// The nearest code, and what is left over, squared.
+/// Sums are kept apart by element, modulo this, so that they vectorise.
+const LANES: usize = 8;
+
+/// The nearest codes, and what is left over, squared.
 fn codes(x: &[f32; SUB_BLOCK], line: Line, out: &mut [f32; SUB_BLOCK]) -> f32 {
     // At 1.5 * 2^23 an f32 has no fraction bits left: adding it rounds.
     const ROUND: f32 = 12_582_912.0;
     let inverse = inverse(line.scale);
-    let mut error = 0.0;
-    for (code, value) in out.iter_mut().zip(x) {
-        *code = ((value + line.minimum) * inverse).clamp(0.0, LARGEST_CODE) + ROUND - ROUND;
-        let left = line.scale * *code - line.minimum - value;
-        error += left * left;
+    let mut errors = [0.0; LANES];
+    for (out, x) in out.as_chunks_mut::<LANES>().0.iter_mut().zip(x.as_chunks::<LANES>().0) {
+        for lane in 0..LANES {
+            out[lane] = ((x[lane] + line.minimum) * inverse).clamp(0.0, LARGEST_CODE) + ROUND - ROUND;
+            let left = line.scale * out[lane] - line.minimum - x[lane];
+            errors[lane] += left * left;
+        }
     }
-    error
+    errors.iter().sum()
 }
 
 /// The line of least squares through `(code, x)` whose minimum is not below zero.
 fn fit(x: &[f32; SUB_BLOCK], codes: &[f32; SUB_BLOCK]) -> Option<Line> {
     let n = SUB_BLOCK as f32;
-    let (mut q, mut qq, mut qx, mut sum) = (0.0, 0.0, 0.0, 0.0);
-    for (&code, &value) in codes.iter().zip(x) {
-        q += code;
-        qq += code * code;
-        qx += code * value;
-        sum += value;
+    let mut sums = [[0.0_f32; LANES]; 4];
+    for (codes, x) in codes.as_chunks::<LANES>().0.iter().zip(x.as_chunks::<LANES>().0) {
+        for lane in 0..LANES {
+            sums[0][lane] += codes[lane];
+            sums[1][lane] += codes[lane] * codes[lane];
+            sums[2][lane] += codes[lane] * x[lane];
+            sums[3][lane] += x[lane];
+        }
     }
+    let [q, qq, qx, sum] = sums.map(|lanes| lanes.into_iter().sum::<f32>());
     let determinant = n * qq - q * q;
     if determinant <= 0.0 {
         return None;

@@ -3,6 +3,7 @@ use spec_runtime::kv::PagedKv;
 use spec_runtime::{Row, SeqId, Want};
 
 use super::*;
+use crate::kv::tests::as_stored;
 use crate::kv::{BLOCK_TOKENS, KvShape, store_token};
 
 const SHAPES: [(usize, usize, usize); 4] = [(6, 2, 64), (3, 3, 32), (12, 1, 16), (7, 1, 144)];
@@ -38,9 +39,8 @@ impl<E: KvElement> Bench<E> {
         let shape = KvShape { layers: 2, blocks, kv_heads, head_dim };
         let mut arena = KvArena::new(shape).expect("a small arena");
         // What closed sequences leave behind.
-        for (i, element) in arena.elements_mut().iter_mut().enumerate() {
-            *element = E::encode(50.0 * noise(99, i));
-        }
+        let left: Vec<f32> = (0..arena.elements().len()).map(|i| 50.0 * noise(99, i)).collect();
+        E::encode(isa, &left, 1.0, arena.elements_mut());
         Self {
             isa,
             heads,
@@ -122,7 +122,8 @@ impl<E: KvElement> Bench<E> {
         let shape = *self.arena.shape();
         let kv_width = shape.kv_heads * shape.head_dim;
         let stored = |kind, end: usize| -> Vec<f64> {
-            vector(kind, &text[..end], kv_width).into_iter().map(|x| f64::from(E::encode(x).decode())).collect()
+            let row = vector(kind, &text[..end], kv_width);
+            row.chunks(shape.head_dim).flat_map(|head| as_stored::<E>(self.isa, head)).map(f64::from).collect()
         };
         let keys: Vec<_> = (1..=text.len()).map(|end| stored(2, end)).collect();
         let values: Vec<_> = (1..=text.len()).map(|end| stored(3, end)).collect();
@@ -160,6 +161,7 @@ macro_rules! everywhere {
             for shape in $shapes {
                 $check::<f16>(isa, shape, $argument);
                 $check::<f32>(isa, shape, $argument);
+                $check::<i8>(isa, shape, $argument);
             }
         }
     };

@@ -130,13 +130,13 @@ impl<E: KvElement> Attention<'_, E> {
         let mut known = 0;
         for (offset, first) in groups.iter_mut().zip((start..).step_by(LANES)) {
             let Some(&block) = blocks.get(first / BLOCK_TOKENS) else { break };
-            *offset = shape.group_at(self.layer, block as usize, unit.kv_head, first % BLOCK_TOKENS / LANES);
+            *offset = shape.group_at::<E>(self.layer, block as usize, unit.kv_head, first % BLOCK_TOKENS / LANES);
             known += 1;
         }
         let (groups, next_groups) = groups[..known].split_at(known.min(CHUNK_GROUPS));
         let next_groups = if next { next_groups } else { &[] };
         // Where groups lie in a panel.
-        let own: [usize; CHUNK_GROUPS] = std::array::from_fn(|group| group * shape.group_elements());
+        let own: [usize; CHUNK_GROUPS] = std::array::from_fn(|group| group * shape.group_elements::<E>());
         let elements = self.arena.elements();
         // Groups, counted from the chunk's first, of committed tokens only.
         let committed = (run.committed / LANES).saturating_sub(start / LANES).min(CHUNK_GROUPS);
@@ -166,7 +166,8 @@ impl<E: KvElement> Attention<'_, E> {
             let group_scores = range.len() * LANES;
             // While keys are read, the values of the same positions are fetched, and then the keys of the next chunk.
             let (values_ahead, keys_ahead) = if tile == 0 { (groups, next_groups) } else { (&[][..], &[][..]) };
-            let keys = Panels::new(head_dim, elements, &groups[..shared_groups], 0, (values_ahead, shape.values_at()));
+            let keys =
+                Panels::new(head_dim, elements, &groups[..shared_groups], 0, (values_ahead, shape.values_at::<E>()));
             scores(self.isa, keys, queries, all, room);
             for row in rows {
                 let positions = seen(row);
@@ -190,7 +191,7 @@ impl<E: KvElement> Attention<'_, E> {
                 }
             }
 
-            let shared_values = Panels::new(head_dim, elements, groups, shape.values_at(), (keys_ahead, 0));
+            let shared_values = Panels::new(head_dim, elements, groups, shape.values_at::<E>(), (keys_ahead, 0));
             accumulate(self.isa, shared_values, 0..shared, room, all, values);
             for row in rows.iter().filter(|row| seen(row) > shared) {
                 let group = shared / LANES;
@@ -199,7 +200,7 @@ impl<E: KvElement> Attention<'_, E> {
                     self.gather(unit, row, start / LANES + group, (tail, Side::Values), panel);
                     Panels::new(head_dim, panel, &own[..tail], 0, (&[], 0))
                 } else {
-                    Panels::new(head_dim, elements, &groups[group..group + tail], shape.values_at(), (&[], 0))
+                    Panels::new(head_dim, elements, &groups[group..group + tail], shape.values_at::<E>(), (&[], 0))
                 };
                 let positions = shared - group * LANES..seen(row) - group * LANES;
                 accumulate(self.isa, tail_values, positions, &room[group * group_scores..], row.window, values);
@@ -216,25 +217,30 @@ impl<E: KvElement> Attention<'_, E> {
         let run = &self.plan.runs[unit.run];
         let blocks = &self.plan.blocks[run.blocks.clone()];
         let ancestors = self.plan.ancestors(row.row);
-        panel.resize(panel.len().max(count * shape.group_elements()), E::default());
+        panel.resize(panel.len().max(count * shape.group_elements::<E>()), E::default());
         for position in first * LANES..row.positions.min((first + count) * LANES) {
             let slot = match position.checked_sub(run.committed) {
                 Some(depth) => ancestors[depth] as usize,
                 None => blocks[position / BLOCK_TOKENS] as usize * BLOCK_TOKENS + position % BLOCK_TOKENS,
             };
-            let (from, from_lane) = shape.slot_at(self.layer, slot, unit.kv_head);
-            let (to, to_lane) = ((position / LANES - first) * shape.group_elements(), position % LANES);
-            match side {
+            let (from, from_lane) = shape.slot_at::<E>(self.layer, slot, unit.kv_head);
+            let (to, to_lane) = ((position / LANES - first) * shape.group_elements::<E>(), position % LANES);
+            let from = match side {
                 Side::Keys => {
                     for d in 0..head_dim {
                         panel[to + d * LANES + to_lane] = elements[from + d * LANES + from_lane];
                     }
+                    from
                 }
                 Side::Values => {
-                    let (from, to) = (from + shape.values_at() + from_lane * head_dim, to + to_lane * head_dim);
+                    let group = from + shape.values_at::<E>();
+                    let (from, to) = (group + from_lane * head_dim, to + to_lane * head_dim);
                     panel[to..to + head_dim].copy_from_slice(&elements[from..from + head_dim]);
+                    group
                 }
-            }
+            };
+            let (from, to) = (from + shape.scale_at::<E>(from_lane), to + shape.scale_at::<E>(to_lane));
+            panel[to..to + E::SCALE_ELEMENTS].copy_from_slice(&elements[from..from + E::SCALE_ELEMENTS]);
         }
     }
 
