@@ -9,6 +9,7 @@ mod binary;
 mod demo;
 mod fetch;
 mod help;
+mod oracles;
 mod process;
 mod stages;
 mod testing;
@@ -44,15 +45,22 @@ fn run(mut arguments: Arguments) -> anyhow::Result<ExitCode> {
         Some("bench") => return bench::run(&bench::Options::parse(arguments)?),
         Some("demo") => return demo::run(&demo::Options::parse(arguments)?),
         Some("build-atb") => return stages::build_atb(&arguments.rest()),
+        Some("oracles") => {
+            let name = arguments.next_word();
+            arguments.finish()?;
+            oracles::make(name.as_deref())?;
+        }
         Some(command) => {
             let pair = matches!(command, "test" | "fetch") && arguments.take_switch("--pair");
+            let gemma = matches!(command, "test" | "fetch") && arguments.take_switch("--gemma");
             let check = command == "bindings" && arguments.take_switch("--check");
             let headers = if command == "abi-check" { arguments.take_value("--headers")? } else { None };
             arguments.finish()?;
             match command {
-                "test" => testing::run(pair)?,
+                "test" => testing::run(pair, gemma)?,
                 "fetch" => {
-                    for path in fetch::models(pair)? {
+                    let paths = if gemma { fetch::gemma()? } else { fetch::models(pair)? };
+                    for path in paths {
                         println!("{}", path.display());
                     }
                 }

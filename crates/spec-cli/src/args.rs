@@ -35,6 +35,8 @@ pub(crate) enum Command {
     Bench(BenchArgs),
     /// Run prompts plain and speculative, compare the token ids, and print what speculation gains
     Demo(DemoArgs),
+    /// Bring a model from a hub into the cache, and print where it is
+    Pull(PullArgs),
     /// Look at this machine and say what is wrong with it, and what to do
     Doctor(DoctorArgs),
 }
@@ -64,6 +66,34 @@ pub(crate) enum KvKind {
     F16,
     /// Single precision, twice the memory
     F32,
+    /// Bytes with a scale for each token and head, half the memory
+    Q8,
+}
+
+/// What weights are quantised to while a model is loaded.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
+pub(crate) enum QuantKind {
+    /// 8.5 bits a weight
+    #[value(name = "q8_0")]
+    Q8_0,
+    /// 4.5 bits a weight
+    #[value(name = "q4_0")]
+    Q4_0,
+    /// 4.5 bits a weight, with scales and minima fitted
+    #[value(name = "q4_K")]
+    Q4K,
+}
+
+/// How weights and cache are stored: for every command that loads a model.
+#[derive(Clone, Copy, Debug, Args)]
+pub(crate) struct StorageArgs {
+    /// Precision of the KV cache
+    #[arg(long, value_enum, default_value_t = KvKind::F16, help_heading = "Device")]
+    pub(crate) kv: KvKind,
+
+    /// Quantise matrices of floats (F32, F16, BF16) to this type while loading; kept as they are when not given
+    #[arg(long, value_enum, value_name = "TYPE", help_heading = "Device")]
+    pub(crate) quant: Option<QuantKind>,
 }
 
 /// How the answer is printed.
@@ -109,9 +139,13 @@ fn threads(text: &str) -> Result<usize, String> {
 /// Target, draft and device: what `generate` and `demo` share.
 #[derive(Debug, Args)]
 pub(crate) struct ModelArgs {
-    /// The model that answers: a GGUF file
+    /// The model that answers: a GGUF file, or hf:ORG/REPO[:FILE], which is fetched once
     #[arg(long, short, value_name = "FILE")]
     pub(crate) model: PathBuf,
+
+    /// How text is split into words, for files that do not say so, or say it wrong
+    #[arg(long, value_name = "NAME")]
+    pub(crate) pre_tokenizer: Option<String>,
 
     /// Where guesses come from
     #[arg(long, value_enum, default_value_t = DraftKind::Auto, help_heading = "Speculation")]
@@ -137,9 +171,8 @@ pub(crate) struct ModelArgs {
     #[arg(long, value_name = "N", value_parser = threads, help_heading = "Device")]
     pub(crate) threads: Option<usize>,
 
-    /// Precision of the KV cache
-    #[arg(long, value_enum, default_value_t = KvKind::F16, help_heading = "Device")]
-    pub(crate) kv: KvKind,
+    #[command(flatten)]
+    pub(crate) storage: StorageArgs,
 }
 
 impl ModelArgs {
@@ -260,17 +293,36 @@ pub(crate) struct GenerateArgs {
 }
 
 #[derive(Debug, Args)]
+#[command(
+    after_help = "The environment: HF_ENDPOINT is another hub, such as a mirror; HF_TOKEN is for what is not public;\n\
+        SPEC_MODELS is where models are kept; SSL_CERT_FILE has the certificates of a network's own."
+)]
+pub(crate) struct PullArgs {
+    /// hf:ORG/REPO[@REVISION][:FILE]; without FILE the one GGUF file of the repository, or its safetensors
+    #[arg(value_name = "SOURCE")]
+    pub(crate) source: String,
+}
+
+#[derive(Debug, Args)]
 pub(crate) struct InspectArgs {
-    /// A GGUF file
+    /// A GGUF file, or hf:ORG/REPO[:FILE]
     #[arg(long, short, value_name = "FILE")]
     pub(crate) model: PathBuf,
+
+    /// How text is split into words, for files that do not say so, or say it wrong
+    #[arg(long, value_name = "NAME")]
+    pub(crate) pre_tokenizer: Option<String>,
 }
 
 #[derive(Debug, Args)]
 pub(crate) struct TokenizeArgs {
-    /// A GGUF file
+    /// A GGUF file, or hf:ORG/REPO[:FILE]
     #[arg(long, short, value_name = "FILE")]
     pub(crate) model: PathBuf,
+
+    /// How text is split into words, for files that do not say so, or say it wrong
+    #[arg(long, value_name = "NAME")]
+    pub(crate) pre_tokenizer: Option<String>,
 
     /// Parse special tokens in the text, and add the beginning token where the model asks for one
     #[arg(long)]
@@ -332,9 +384,8 @@ pub(crate) struct BenchForwardArgs {
     #[arg(long, value_name = "N", value_parser = threads)]
     pub(crate) threads: Option<usize>,
 
-    /// Precision of the KV cache
-    #[arg(long, value_enum, default_value_t = KvKind::F16)]
-    pub(crate) kv: KvKind,
+    #[command(flatten)]
+    pub(crate) storage: StorageArgs,
 
     /// One JSON object instead of a table
     #[arg(long)]

@@ -17,7 +17,7 @@ use crate::session::{Device, Opened};
 use crate::usage;
 
 pub(crate) fn forward(args: &BenchForwardArgs) -> Result<ExitCode> {
-    let opened = Opened::open(&args.model)?;
+    let opened = Opened::open(&args.model, None)?;
     let trained = opened.checkpoint.config().context_length;
     let most = args.rows.iter().copied().max().unwrap_or(0);
     if args.rows.contains(&0) || most == 0 {
@@ -33,7 +33,7 @@ pub(crate) fn forward(args: &BenchForwardArgs) -> Result<ExitCode> {
         )));
     }
     let device = Device::new(args.threads)?;
-    let model = device.load(&opened.checkpoint, args.kv, args.context + most)?;
+    let model = device.load(&opened.checkpoint, args.storage, args.context + most)?;
     if most > model.config().max_rows {
         bail!("--rows {most}: a pass carries {} rows at most", model.config().max_rows);
     }

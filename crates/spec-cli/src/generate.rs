@@ -5,9 +5,10 @@ use std::process::ExitCode;
 use anyhow::{Context, Result};
 use spec_core::{SamplingParams, Token};
 use spec_model::Message;
-use spec_runtime::{CancelToken, Emitted, Request, RuntimeError, StopRules};
+use spec_runtime::{CancelToken, Request, RuntimeError, StopRules};
 
-use crate::args::{GenerateArgs, OutputKind};
+use crate::args::GenerateArgs;
+use crate::printer::Printer;
 use crate::session::{Opened, Session};
 use crate::{report, usage};
 
@@ -21,7 +22,7 @@ pub(crate) fn run(args: GenerateArgs) -> Result<ExitCode> {
         repeat_penalty: args.repeat_penalty,
         ..SamplingParams::default()
     };
-    let opened = Opened::open(&args.model.model)?;
+    let opened = Opened::open(&args.model.model, args.model.pre_tokenizer.as_deref())?;
     let vocab = opened.tokenizer().real_vocab_size();
     sampling.validate(vocab).map_err(|error| usage(error.to_string()))?;
     if args.rule.is_some_and(|rule| rule.entry().name == "greedy") && !sampling.is_greedy() {
@@ -52,70 +53,29 @@ pub(crate) fn run(args: GenerateArgs) -> Result<ExitCode> {
         draft_len,
         draft_width: args.model.draft_width.unwrap_or(usize::MAX),
         logprobs: args.logprobs,
+        constraint: None,
         cancel: cancel.clone(),
     };
 
-    let mut printer = Printer::new(&args, cancel);
-    let result = engine.generate(request, &mut |emitted| printer.print(emitted));
+    let mut printer = if args.json { None } else { Some(Printer::new(args.output, std::io::stdout(), cancel)?) };
+    let result = engine.generate(request, &mut |emitted| {
+        if let Some(printer) = &mut printer {
+            printer.print(emitted);
+        }
+    });
+    // First what was said, whole, then what went wrong.
+    let printed = printer.map_or(Ok(()), |printer| printer.finish(std::io::stdout().is_terminal()));
     let completion = result.map_err(|error| match error {
         RuntimeError::BadRequest { .. } => usage(error.to_string()),
         other => other.into(),
     })?;
-    printer.finish()?;
+    printed?;
     if args.json {
         writeln!(std::io::stdout(), "{}", report::json(&completion, &drafter, session.load))?;
     } else {
         eprintln!("{}", report::footer(&completion, &drafter, session.device.warning()));
     }
     Ok(ExitCode::SUCCESS)
-}
-
-/// Streams the answer; remembers the first failure to write and ends the generation then.
-struct Printer {
-    output: Option<OutputKind>,
-    first: bool,
-    at_line_start: bool,
-    failed: Option<std::io::Error>,
-    cancel: CancelToken,
-}
-
-impl Printer {
-    fn new(args: &GenerateArgs, cancel: CancelToken) -> Self {
-        let output = (!args.json).then_some(args.output);
-        Self { output, first: true, at_line_start: true, failed: None, cancel }
-    }
-
-    fn print(&mut self, emitted: &Emitted) {
-        let text = match self.output {
-            None => return,
-            Some(OutputKind::Text) => emitted.text.clone(),
-            Some(OutputKind::Ids) if !emitted.shown => return,
-            Some(OutputKind::Ids) if self.first => emitted.token.to_string(),
-            Some(OutputKind::Ids) => format!(",{}", emitted.token),
-        };
-        if text.is_empty() || self.failed.is_some() {
-            return;
-        }
-        self.first = false;
-        self.at_line_start = text.ends_with('\n');
-        let mut stdout = std::io::stdout().lock();
-        if let Err(error) = stdout.write_all(text.as_bytes()).and_then(|()| stdout.flush()) {
-            self.failed = Some(error);
-            self.cancel.cancel();
-        }
-    }
-
-    fn finish(self) -> Result<()> {
-        if let Some(error) = self.failed {
-            return Err(error).context("writing the answer");
-        }
-        // A file or pipe gets the answer and nothing else; a terminal needs its cursor on a fresh line.
-        let ids = self.output == Some(OutputKind::Ids);
-        if !self.at_line_start && (ids || std::io::stdout().is_terminal()) {
-            println!();
-        }
-        Ok(())
-    }
 }
 
 fn prompt_tokens(args: &GenerateArgs, opened: &Opened) -> Result<Vec<Token>> {

@@ -68,6 +68,7 @@ fn speculation(stats: &SpeculationStats, drafter: &str, rule: &str) -> Value {
         "rounds": stats.rounds,
         "drafted_rounds": stats.drafted_rounds,
         "drafted": stats.drafted,
+        "forced": stats.forced,
         "accepted": stats.accepted,
         "acceptance_rate": stats.acceptance_rate(),
         "mean_accepted_length": stats.mean_accepted_length(),

@@ -9,13 +9,13 @@ use anyhow::{Context, Result};
 use indicatif::{ProgressBar, ProgressStyle};
 use spec_core::Token;
 use spec_cpu::{CpuModel, Isa, KvType, LoadOptions, Pool};
-use spec_model::{Checkpoint, TokenKind, Tokenizer};
+use spec_model::{Checkpoint, Error, Quantizer, TokenKind, Tokenizer};
 use spec_runtime::{
     Chooser, Drafter, Engine, Model, ModelDrafter, NgramDrafter, SuffixDrafter, TokenText, check_vocabularies,
 };
 
-use crate::args::{DraftKind, KvKind, ModelArgs};
-use crate::usage;
+use crate::args::{DraftKind, KvKind, ModelArgs, QuantKind, StorageArgs};
+use crate::{pull, usage};
 
 /// A tokenizer as the engine sees it.
 pub(crate) struct Vocabulary(pub(crate) Tokenizer);
@@ -45,9 +45,14 @@ pub(crate) struct Opened {
 }
 
 impl Opened {
-    pub(crate) fn open(path: &Path) -> Result<Self> {
-        let checkpoint = Checkpoint::open(path)?;
-        let vocabulary = Arc::new(Vocabulary(checkpoint.tokenizer()?));
+    /// Opens a file, or what `hf:ORG/REPO` names; `pre_tokenizer` overrides what the file says about splitting.
+    pub(crate) fn open(path: &Path, pre_tokenizer: Option<&str>) -> Result<Self> {
+        let checkpoint = Checkpoint::open(pull::resolve(path)?)?;
+        let tokenizer = checkpoint.tokenizer_with(pre_tokenizer).map_err(|error| match error {
+            Error::PreTokenizer { .. } => usage(format!("{error}: --pre-tokenizer NAME")),
+            other => other.into(),
+        })?;
+        let vocabulary = Arc::new(Vocabulary(tokenizer));
         Ok(Self { checkpoint, vocabulary })
     }
 
@@ -86,7 +91,7 @@ impl Device {
     }
 
     /// Loads a model for sequences of `context` positions and shows progress on a terminal.
-    pub(crate) fn load(&self, checkpoint: &Checkpoint, kv: KvKind, context: usize) -> Result<Arc<CpuModel>> {
+    pub(crate) fn load(&self, checkpoint: &Checkpoint, storage: StorageArgs, context: usize) -> Result<Arc<CpuModel>> {
         let name = checkpoint.name().to_owned();
         let bar = ProgressBar::new(0).with_style(progress_style()).with_message(format!("loading {name}"));
         let mut progress = |done: usize, total: usize| {
@@ -94,13 +99,18 @@ impl Device {
             bar.set_position(done as u64);
         };
         let mut options = LoadOptions::new(Arc::clone(&self.pool));
-        options.kv = kv_type(kv);
+        options.kv = kv_type(storage.kv);
+        options.quant = storage.quant.map(quantizer);
         options.context = Some(context);
         options.isa = Some(self.isa);
         options.progress = Some(&mut progress);
         let model = CpuModel::load(checkpoint, options).with_context(|| name.clone());
         bar.finish_and_clear();
-        Ok(Arc::new(model?))
+        let model = model?;
+        for note in model.notes() {
+            eprintln!("{name}: {note}");
+        }
+        Ok(Arc::new(model))
     }
 }
 
@@ -113,6 +123,15 @@ pub(crate) fn kv_type(kv: KvKind) -> KvType {
     match kv {
         KvKind::F16 => KvType::F16,
         KvKind::F32 => KvType::F32,
+        KvKind::Q8 => KvType::Q8,
+    }
+}
+
+fn quantizer(quant: QuantKind) -> Quantizer {
+    match quant {
+        QuantKind::Q8_0 => Quantizer::Q8_0,
+        QuantKind::Q4_0 => Quantizer::Q4_0,
+        QuantKind::Q4K => Quantizer::Q4K,
     }
 }
 
@@ -132,16 +151,16 @@ impl Session {
         let draft = DraftSource::choose(args)?;
         let draft_file = match draft.model {
             Some(path) => {
-                let draft = Opened::open(path)?;
+                let draft = Opened::open(path, args.pre_tokenizer.as_deref())?;
                 check_vocabularies(&*opened.vocabulary, &*draft.vocabulary)
                     .with_context(|| path.display().to_string())?;
                 Some(draft)
             }
-            None if draft.itself => Some(Opened::open(&args.model)?),
+            None if draft.itself => Some(Opened::open(&args.model, args.pre_tokenizer.as_deref())?),
             None => None,
         };
         let device = Device::new(args.threads)?;
-        let target = device.load(&opened.checkpoint, args.kv, context)?;
+        let target = device.load(&opened.checkpoint, args.storage, context)?;
         let mut drafters: Vec<Box<dyn Drafter>> = Vec::new();
         if draft.suffix {
             drafters.push(Box::new(SuffixDrafter::new()));
@@ -152,7 +171,7 @@ impl Session {
         if let Some(file) = draft_file {
             // A draft model with a smaller context of its own stops drafting there; it need not hold more.
             let own = context.min(file.checkpoint.config().context_length);
-            let model = device.load(&file.checkpoint, args.kv, own)?;
+            let model = device.load(&file.checkpoint, args.storage, own)?;
             let drafter = ModelDrafter::new(model);
             // A copy of the target is there to be compared with it, token for token.
             drafters.push(Box::new(if draft.itself { drafter } else { drafter.with_shortlist()? }));

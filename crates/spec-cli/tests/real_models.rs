@@ -153,12 +153,12 @@ fn speculation_is_lossless(model: Model, draft: Option<Model>) {
     assert!(failures.is_empty(), "{}", failures.join("\n"));
 }
 
-/// The target's own file as its draft, over lengths, filters, penalties and both precisions of the cache.
+/// The target's own file as its draft, over lengths, filters, penalties and precisions of the cache.
 fn its_own_copy_is_accepted_whole(model: Model) {
     let penalised = SamplingParams { repeat_penalty: 1.15, presence_penalty: 0.2, ..seeded() };
     let unfiltered = SamplingParams { temperature: 0.8, ..SamplingParams::default() };
     let mut failures = Vec::new();
-    for kv in [KvType::F16, KvType::F32] {
+    for kv in [KvType::F16, KvType::F32, KvType::Q8] {
         let bench = Bench::new(model, kv);
         let mut engine = bench.with_drafter(Box::new(ModelDrafter::new(load(&bench.pool, &open(model), kv))));
         let (_, prompt) = bench.prompts().swap_remove(5);

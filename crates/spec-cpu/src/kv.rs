@@ -7,7 +7,8 @@
 //!   score needs no horizontal sum;
 //! - values `[kv_head][token][head_dim]`.
 //!
-//! Both halves put group `g` of head `h` at `(h * groups + g) * 16 * head_dim`.
+//! Behind the numbers of each group lie the scales of its 16 tokens, where the element type has them. Both halves put group
+//! `g` of head `h` at `(h * groups + g)` times the elements of a group.
 
 use std::marker::PhantomData;
 
@@ -16,7 +17,8 @@ use memmap2::MmapMut;
 use spec_runtime::kv::Move;
 
 use crate::attention::LANES;
-use crate::kernels::simd::{Kernel, Simd};
+use crate::kernels::quantize;
+use crate::kernels::simd::{Kernel, Simd, Vectorize};
 use crate::{CpuError, Isa, SharedSlice};
 
 /// Tokens that a block holds.
@@ -32,37 +34,48 @@ pub enum KvType {
     F16,
     /// Single precision.
     F32,
+    /// Signed bytes, and for each token and head a scale of its keys and one of its values, both f32.
+    Q8,
 }
 
 impl KvType {
-    /// Bytes of one element.
+    /// Bytes of the keys, or of the values, of one token in one head of `head_dim` elements.
     #[must_use]
-    pub fn bytes(self) -> usize {
+    pub fn head_bytes(self, head_dim: usize) -> usize {
         match self {
-            Self::F16 => 2,
-            Self::F32 => 4,
+            Self::F16 => 2 * head_dim,
+            Self::F32 => 4 * head_dim,
+            Self::Q8 => head_dim + size_of::<f32>(),
         }
     }
 }
 
 /// A number as the cache stores it. All-zero bytes must be a valid zero.
 pub(crate) trait KvElement: Copy + Default + Send + Sync + 'static {
-    fn encode(value: f32) -> Self;
+    /// Elements that the scale of a row takes: the keys, or the values, of one token in one head. Zero where none is stored.
+    const SCALE_ELEMENTS: usize = 0;
+
+    /// The scale of a row and its inverse.
+    fn scale(_isa: Isa, _row: &[f32]) -> (f32, f32) {
+        (1.0, 1.0)
+    }
+
+    /// Rounds a part of a row.
+    fn encode(isa: Isa, values: &[f32], inverse: f32, out: &mut [Self]);
+
     #[cfg(test)]
     fn decode(self) -> f32;
 
+    /// Elements, without their scales.
+    ///
     /// # Safety
     /// `S::WIDTH` elements are readable at `at`.
     unsafe fn load<S: Simd>(simd: S, at: *const Self) -> S::Floats;
-
-    /// # Safety
-    /// `S::WIDTH` elements are writable at `at`.
-    unsafe fn store<S: Simd>(simd: S, at: *mut Self, values: S::Floats);
 }
 
 impl KvElement for f16 {
-    fn encode(value: f32) -> Self {
-        Self::from_f32(value)
+    fn encode(isa: Isa, values: &[f32], _: f32, out: &mut [Self]) {
+        isa.run(Round { values, out });
     }
 
     #[cfg(test)]
@@ -75,17 +88,11 @@ impl KvElement for f16 {
         // SAFETY: the caller's contract.
         unsafe { simd.load_halves(at) }
     }
-
-    #[inline(always)]
-    unsafe fn store<S: Simd>(simd: S, at: *mut Self, values: S::Floats) {
-        // SAFETY: the caller's contract.
-        unsafe { simd.store_halves(at, values) };
-    }
 }
 
 impl KvElement for f32 {
-    fn encode(value: f32) -> Self {
-        value
+    fn encode(_: Isa, values: &[f32], _: f32, out: &mut [Self]) {
+        out.copy_from_slice(values);
     }
 
     #[cfg(test)]
@@ -98,11 +105,28 @@ impl KvElement for f32 {
         // SAFETY: the caller's contract.
         unsafe { simd.load(at) }
     }
+}
+
+impl KvElement for i8 {
+    const SCALE_ELEMENTS: usize = size_of::<f32>();
+
+    fn scale(isa: Isa, row: &[f32]) -> (f32, f32) {
+        isa.vectorize(Scale(row))
+    }
+
+    fn encode(isa: Isa, values: &[f32], inverse: f32, out: &mut [Self]) {
+        isa.vectorize(Quantize { values, inverse, out });
+    }
+
+    #[cfg(test)]
+    fn decode(self) -> f32 {
+        f32::from(self)
+    }
 
     #[inline(always)]
-    unsafe fn store<S: Simd>(simd: S, at: *mut Self, values: S::Floats) {
+    unsafe fn load<S: Simd>(simd: S, at: *const Self) -> S::Floats {
         // SAFETY: the caller's contract.
-        unsafe { simd.store(at, values) };
+        unsafe { simd.load_signed(at) }
     }
 }
 
@@ -117,34 +141,40 @@ pub(crate) struct KvShape {
 
 impl KvShape {
     /// Elements between the keys and the values of a block.
-    pub(crate) fn values_at(&self) -> usize {
-        self.kv_heads * BLOCK_TOKENS * self.head_dim
+    pub(crate) fn values_at<E: KvElement>(&self) -> usize {
+        self.kv_heads * GROUPS * self.group_elements::<E>()
     }
 
-    /// Elements of one group of one head, keys or values.
-    pub(crate) fn group_elements(&self) -> usize {
-        LANES * self.head_dim
+    /// Elements of one group of one head, keys or values, with their scales.
+    pub(crate) fn group_elements<E: KvElement>(&self) -> usize {
+        LANES * (self.head_dim + E::SCALE_ELEMENTS)
     }
 
     /// Where the keys of a head begin, for the group that starts at offset `group * 16` of a block. The values
     /// of the same tokens lie [`values_at`](Self::values_at) further on.
-    pub(crate) fn group_at(&self, layer: usize, block: usize, head: usize, group: usize) -> usize {
-        (layer * self.blocks + block) * 2 * self.values_at() + (head * GROUPS + group) * self.group_elements()
+    pub(crate) fn group_at<E: KvElement>(&self, layer: usize, block: usize, head: usize, group: usize) -> usize {
+        (layer * self.blocks + block) * 2 * self.values_at::<E>() + (head * GROUPS + group) * self.group_elements::<E>()
     }
 
     /// Group offset and lane of a slot.
-    pub(crate) fn slot_at(&self, layer: usize, slot: usize, head: usize) -> (usize, usize) {
+    pub(crate) fn slot_at<E: KvElement>(&self, layer: usize, slot: usize, head: usize) -> (usize, usize) {
         let (block, offset) = (slot / BLOCK_TOKENS, slot % BLOCK_TOKENS);
-        (self.group_at(layer, block, head, offset / LANES), offset % LANES)
+        (self.group_at::<E>(layer, block, head, offset / LANES), offset % LANES)
     }
 
-    /// Elements of one token over all layers.
-    pub(crate) fn token_elements(&self) -> usize {
-        2 * self.layers * self.kv_heads * self.head_dim
+    /// Elements from the start of a group to the scale of a lane.
+    pub(crate) fn scale_at<E: KvElement>(&self, lane: usize) -> usize {
+        LANES * self.head_dim + lane * E::SCALE_ELEMENTS
     }
 
-    fn elements(&self) -> Option<usize> {
-        self.token_elements().checked_mul(self.blocks)?.checked_mul(BLOCK_TOKENS)
+    /// Rows of `head_dim` elements that one token has over all layers.
+    pub(crate) fn token_rows(&self) -> usize {
+        2 * self.layers * self.kv_heads
+    }
+
+    fn elements<E: KvElement>(&self) -> Option<usize> {
+        let row = self.head_dim + E::SCALE_ELEMENTS;
+        (self.token_rows() * row).checked_mul(self.blocks)?.checked_mul(BLOCK_TOKENS)
     }
 }
 
@@ -158,7 +188,7 @@ pub(crate) struct KvArena<E> {
 
 impl<E: KvElement> KvArena<E> {
     pub(crate) fn new(shape: KvShape) -> Result<Self, CpuError> {
-        let bytes = shape.elements().and_then(|n| n.checked_mul(size_of::<E>())).filter(|&n| n > 0);
+        let bytes = shape.elements::<E>().and_then(|n| n.checked_mul(size_of::<E>())).filter(|&n| n > 0);
         let bytes = bytes.ok_or(CpuError::KvSize { blocks: shape.blocks })?;
         let map = MmapMut::map_anon(bytes).map_err(|source| CpuError::Memory { bytes, source })?;
         // A kernel without huge pages still works, more slowly.
@@ -191,14 +221,18 @@ impl<E: KvElement> KvArena<E> {
         for layer in 0..shape.layers {
             for step in moves {
                 for head in 0..shape.kv_heads {
-                    let (from, from_lane) = shape.slot_at(layer, step.from, head);
-                    let (to, to_lane) = shape.slot_at(layer, step.to, head);
+                    let (from, from_lane) = shape.slot_at::<E>(layer, step.from, head);
+                    let (to, to_lane) = shape.slot_at::<E>(layer, step.to, head);
                     for d in 0..shape.head_dim {
                         elements[to + d * LANES + to_lane] = elements[from + d * LANES + from_lane];
                     }
-                    let row = |group: usize, lane: usize| group + shape.values_at() + lane * shape.head_dim;
-                    let source = row(from, from_lane);
-                    elements.copy_within(source..source + shape.head_dim, row(to, to_lane));
+                    let (from_values, to_values) = (from + shape.values_at::<E>(), to + shape.values_at::<E>());
+                    let source = from_values + from_lane * shape.head_dim;
+                    elements.copy_within(source..source + shape.head_dim, to_values + to_lane * shape.head_dim);
+                    for (from, to) in [(from, to), (from_values, to_values)] {
+                        let source = from + shape.scale_at::<E>(from_lane);
+                        elements.copy_within(source..source + E::SCALE_ELEMENTS, to + shape.scale_at::<E>(to_lane));
+                    }
                 }
             }
         }
@@ -220,28 +254,40 @@ pub(crate) unsafe fn store_token<E: KvElement>(
     let mut encoded = [E::default(); CHUNK];
     let heads = keys.chunks_exact(shape.head_dim).zip(values.chunks_exact(shape.head_dim));
     for (head, (key, value)) in heads.enumerate() {
-        let (group, lane) = shape.slot_at(layer, slot, head);
+        let (group, lane) = shape.slot_at::<E>(layer, slot, head);
+        let (key_scale, inverse) = E::scale(isa, key);
         for (index, part) in key.chunks(CHUNK).enumerate() {
-            isa.run(Encode { values: part, out: &mut encoded[..part.len()] });
+            E::encode(isa, part, inverse, &mut encoded[..part.len()]);
             for (d, &element) in encoded[..part.len()].iter().enumerate() {
                 // SAFETY: this element belongs to this slot; the caller keeps others away from it.
                 unsafe { elements.set(group + (index * CHUNK + d) * LANES + lane, element) };
             }
         }
-        let row = group + shape.values_at() + lane * shape.head_dim;
+        let value_group = group + shape.values_at::<E>();
+        let row = value_group + lane * shape.head_dim;
+        let (value_scale, inverse) = E::scale(isa, value);
         // SAFETY: as above.
-        let out = unsafe { elements.slice(row..row + shape.head_dim) };
-        isa.run(Encode { values: value, out });
+        E::encode(isa, value, inverse, unsafe { elements.slice(row..row + shape.head_dim) });
+        if E::SCALE_ELEMENTS > 0 {
+            for (group, scale) in [(group, key_scale), (value_group, value_scale)] {
+                let at = group + shape.scale_at::<E>(lane);
+                // SAFETY: as above; the elements of a scale are the bytes of an f32.
+                unsafe {
+                    let target = elements.slice(at..at + E::SCALE_ELEMENTS);
+                    target.as_mut_ptr().cast::<f32>().write_unaligned(scale);
+                }
+            }
+        }
     }
 }
 
-/// Converts a row to what the cache stores.
-struct Encode<'a, E> {
+/// Rounds to half precision.
+struct Round<'a> {
     values: &'a [f32],
-    out: &'a mut [E],
+    out: &'a mut [f16],
 }
 
-impl<E: KvElement> Kernel for Encode<'_, E> {
+impl Kernel for Round<'_> {
     type Output = ();
 
     #[inline(always)]
@@ -250,14 +296,44 @@ impl<E: KvElement> Kernel for Encode<'_, E> {
         let mut sources = self.values.chunks_exact(S::WIDTH);
         for (target, source) in (&mut targets).zip(&mut sources) {
             // SAFETY: both hold a vector of items.
-            unsafe { E::store(simd, target.as_mut_ptr(), simd.load(source.as_ptr())) };
+            unsafe { simd.store_halves(target.as_mut_ptr(), simd.load(source.as_ptr())) };
         }
         for (target, &source) in targets.into_remainder().iter_mut().zip(sources.remainder()) {
-            *target = E::encode(source);
+            *target = f16::from_f32(source);
+        }
+    }
+}
+
+/// The scale of a row of bytes: NaN if an element is not finite.
+struct Scale<'a>(&'a [f32]);
+
+impl Vectorize for Scale<'_> {
+    type Output = (f32, f32);
+
+    #[inline(always)]
+    fn run(self) -> (f32, f32) {
+        quantize::scale(self.0)
+    }
+}
+
+/// Rounds to bytes.
+struct Quantize<'a> {
+    values: &'a [f32],
+    inverse: f32,
+    out: &'a mut [i8],
+}
+
+impl Vectorize for Quantize<'_> {
+    type Output = ();
+
+    #[inline(always)]
+    fn run(self) {
+        for (target, &value) in self.out.iter_mut().zip(self.values) {
+            *target = quantize::code(value, self.inverse) as i8;
         }
     }
 }
 
 #[cfg(test)]
 #[path = "kv_tests.rs"]
-mod tests;
+pub(crate) mod tests;

@@ -41,6 +41,7 @@ pub(crate) fn new(
     Ok(match kind {
         KvType::F16 => Box::new(Cache::<f16>::new(isa, threads, (heads, scoring), shape)?),
         KvType::F32 => Box::new(Cache::<f32>::new(isa, threads, (heads, scoring), shape)?),
+        KvType::Q8 => Box::new(Cache::<i8>::new(isa, threads, (heads, scoring), shape)?),
     })
 }
 

@@ -50,7 +50,7 @@ impl CpuModel {
     /// [`CpuError::Tensor`] for a matrix that no kernel takes, [`CpuError::Unsupported`] and [`CpuError::Context`] for
     /// sizes, [`CpuError::Memory`] and [`CpuError::KvSize`] for memory.
     pub fn load(checkpoint: &Checkpoint, options: LoadOptions<'_>) -> Result<Self, CpuError> {
-        let LoadOptions { pool, kv, context, kv_tokens, max_rows, isa, progress } = options;
+        let LoadOptions { pool, kv, context, kv_tokens, max_rows, isa, quant, progress } = options;
         let config = checkpoint.config();
         let isa = match isa {
             Some(isa) => isa,
@@ -83,7 +83,7 @@ impl CpuModel {
         let scoring = Scoring { scale: config.attention_scale, softcap: config.attention_softcap };
         let cache = kv_cache::new(kv, isa, pool.threads(), (config.heads, scoring), shape)?;
         let mut silent = |_, _| ();
-        let decoder = Decoder::load(checkpoint, isa, &pool, progress.unwrap_or(&mut silent))?;
+        let decoder = Decoder::load(checkpoint, isa, &pool, quant, progress.unwrap_or(&mut silent))?;
         let threads = pool.threads();
         let plural = if threads == 1 { "" } else { "s" };
         Ok(Self {
@@ -94,7 +94,7 @@ impl CpuModel {
                 context,
                 max_rows,
             },
-            token_bytes: shape.token_elements() * kv.bytes(),
+            token_bytes: shape.token_rows() * kv.head_bytes(config.head_dim),
             state: Mutex::new(State { cache, workspace: Workspace::new(config), shortlist: None }),
             pages: Mutex::new(PagedKv::new(blocks, BLOCK_TOKENS, context)),
             decoder,
@@ -131,6 +131,12 @@ impl CpuModel {
     #[must_use]
     pub fn total_blocks(&self) -> usize {
         self.pages.lock().total_blocks()
+    }
+
+    /// What loading did otherwise than asked for, a sentence each.
+    #[must_use]
+    pub fn notes(&self) -> &[String] {
+        &self.decoder.weights.notes
     }
 
     /// The threads that passes run on.

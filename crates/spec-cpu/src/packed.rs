@@ -3,7 +3,8 @@
 //! GGUF stores one output row after the other. Here sixteen rows form a *panel*, and within a panel
 //! every 64-byte vector of codes holds, for four consecutive inputs, one 32-bit lane per output: the unsigned operand of `vpdpbusd`, whose
 //! signed operand is the four activations broadcast. Scales lie beside the codes they belong to, so one pass over
-//! a matrix reads memory strictly forward. Codes keep the bits they have in the file.
+//! a matrix reads memory strictly forward. Codes keep the bits they have in the file; of the scales, those of Q3_K and IQ4_XS grow from
+//! six bits to eight.
 
 mod layout;
 mod memory;
@@ -12,69 +13,105 @@ mod repack;
 mod tests;
 mod unpack;
 
-pub(crate) use layout::{LANES, PAIR, q4_k, q6_k, split_block};
+pub(crate) use layout::{LANES, PAIR, iq4_xs, q2_k, q3_k, q4_k, q5_k, q6_k, split_block, super_block_bytes};
 pub use memory::WeightMemory;
 
 pub(crate) use memory::Region;
 
+use spec_model::{Quantizer, TensorType};
+
 use crate::{ActivationForm, CpuError, Pool, SharedSlice};
 
-/// Storage types that can be packed. Names and block formats are GGUF's.
+/// Storage types that can be packed. Names and block formats are GGUF's, described at [`TensorType`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 #[expect(non_camel_case_types, reason = "the field writes Q4_K")]
+#[allow(missing_docs, reason = "described where they are defined")]
 pub enum WeightType {
-    /// 32-bit floats.
     F32,
-    /// 16-bit floats.
     F16,
-    /// 4-bit codes with scale and minimum per 32.
+    Q4_0,
     Q4_1,
-    /// 5-bit codes with scale per 32, offset 16.
     Q5_0,
-    /// 8-bit codes with scale per 32.
+    Q5_1,
     Q8_0,
-    /// 4-bit codes in super-blocks of 256, 6-bit scale and minimum per 32.
+    Q2_K,
+    Q3_K,
     Q4_K,
-    /// 6-bit codes in super-blocks of 256, 8-bit scale per 16, offset 32.
+    Q5_K,
     Q6_K,
+    IQ4_NL,
+    IQ4_XS,
+    BF16,
 }
 
 impl WeightType {
     /// Every type, in the order of their declaration.
-    pub const ALL: [Self; 7] = [Self::F32, Self::F16, Self::Q4_1, Self::Q5_0, Self::Q8_0, Self::Q4_K, Self::Q6_K];
+    pub const ALL: [Self; 15] = [
+        Self::F32,
+        Self::F16,
+        Self::Q4_0,
+        Self::Q4_1,
+        Self::Q5_0,
+        Self::Q5_1,
+        Self::Q8_0,
+        Self::Q2_K,
+        Self::Q3_K,
+        Self::Q4_K,
+        Self::Q5_K,
+        Self::Q6_K,
+        Self::IQ4_NL,
+        Self::IQ4_XS,
+        Self::BF16,
+    ];
+
+    /// The type of a checkpoint's tensor that this is.
+    #[must_use]
+    pub fn tensor_type(self) -> TensorType {
+        match self {
+            Self::F32 => TensorType::F32,
+            Self::F16 => TensorType::F16,
+            Self::Q4_0 => TensorType::Q4_0,
+            Self::Q4_1 => TensorType::Q4_1,
+            Self::Q5_0 => TensorType::Q5_0,
+            Self::Q5_1 => TensorType::Q5_1,
+            Self::Q8_0 => TensorType::Q8_0,
+            Self::Q2_K => TensorType::Q2K,
+            Self::Q3_K => TensorType::Q3K,
+            Self::Q4_K => TensorType::Q4K,
+            Self::Q5_K => TensorType::Q5K,
+            Self::Q6_K => TensorType::Q6K,
+            Self::IQ4_NL => TensorType::IQ4NL,
+            Self::IQ4_XS => TensorType::IQ4XS,
+            Self::BF16 => TensorType::BF16,
+        }
+    }
+
+    /// The type that kernels know a checkpoint's tensor by; `None` if there are no kernels for it.
+    #[must_use]
+    pub fn of(tensor_type: TensorType) -> Option<Self> {
+        Self::ALL.into_iter().find(|ty| ty.tensor_type() == tensor_type)
+    }
 
     /// Inputs per block in the file.
     #[must_use]
     pub fn block(self) -> usize {
-        match self {
-            Self::F32 | Self::F16 => 1,
-            Self::Q4_1 | Self::Q5_0 | Self::Q8_0 => 32,
-            Self::Q4_K | Self::Q6_K => 256,
-        }
+        self.tensor_type().block_size()
     }
 
     /// Bytes per block in the file.
     #[must_use]
     pub fn block_bytes(self) -> usize {
-        match self {
-            Self::F32 => 4,
-            Self::F16 => 2,
-            Self::Q4_1 => 20,
-            Self::Q5_0 => 22,
-            Self::Q8_0 => 34,
-            Self::Q4_K => 144,
-            Self::Q6_K => 210,
-        }
+        self.tensor_type().block_bytes()
     }
 
     /// The form of activations that kernels for this type read.
     #[must_use]
     pub fn activation_form(self) -> ActivationForm {
-        match self {
-            Self::F32 | Self::F16 => ActivationForm::Float,
-            Self::Q4_1 | Self::Q5_0 | Self::Q8_0 => ActivationForm::Block32,
-            Self::Q4_K | Self::Q6_K => ActivationForm::Block256,
+        match self.block() {
+            1 => ActivationForm::Float,
+            32 => ActivationForm::Block32,
+            _ => ActivationForm::Block256,
         }
     }
 }
@@ -111,28 +148,64 @@ impl PackedMatrix {
         bytes: &[u8],
         pool: &Pool,
     ) -> Result<Self, CpuError> {
-        let block = ty.block();
-        if inputs == 0 || !inputs.is_multiple_of(block) {
-            return Err(CpuError::WeightShape { ty, outputs, inputs, block });
-        }
-        let row_bytes = (inputs / block).saturating_mul(ty.block_bytes());
-        let expected = row_bytes.saturating_mul(outputs);
-        if bytes.len() != expected {
-            let found = bytes.len();
-            return Err(CpuError::WeightBytes { ty, outputs, inputs, expected, found });
-        }
+        let row_bytes = row_bytes(ty, outputs, inputs, bytes)?;
+        Self::fill(memory, ty, outputs, inputs, pool, |first, rows, target| {
+            repack::panel(ty, inputs, &bytes[first * row_bytes..(first + rows) * row_bytes], target);
+        })
+    }
 
-        // No overflow: the packed size is within a small factor of `bytes`, which exist.
+    /// Packs the tensor `bytes` of type `ty`, row-major `outputs` x `inputs`, after quantising it. Every task holds one panel, quantised, and
+    /// one row as f32 besides.
+    ///
+    /// # Errors
+    /// As [`PackedMatrix::pack_in`], for the blocks of either type.
+    pub fn quantize_in(
+        memory: &WeightMemory,
+        quantizer: Quantizer,
+        ty: WeightType,
+        (outputs, inputs): (usize, usize),
+        bytes: &[u8],
+        pool: &Pool,
+    ) -> Result<Self, CpuError> {
+        let row_bytes = row_bytes(ty, outputs, inputs, bytes)?;
+        let to =
+            WeightType::of(quantizer.tensor_type()).expect("there are kernels for every type that is quantised to");
+        let block = to.block();
+        if !inputs.is_multiple_of(block) {
+            return Err(CpuError::WeightShape { ty: to, outputs, inputs, block });
+        }
+        let quantized_bytes = inputs / block * to.block_bytes();
+        Self::fill(memory, to, outputs, inputs, pool, |first, rows, target| {
+            let mut values = vec![0.0; inputs];
+            let mut quantized = vec![0; rows * quantized_bytes];
+            let rows = bytes[first * row_bytes..(first + rows) * row_bytes].chunks_exact(row_bytes);
+            for (row, quantized) in rows.zip(quantized.chunks_exact_mut(quantized_bytes)) {
+                spec_model::dequantize(ty.tensor_type(), row, &mut values).expect("a row of whole blocks");
+                quantizer.quantize(&values, quantized).expect("a row of whole blocks");
+            }
+            repack::panel(to, inputs, &quantized, target);
+        })
+    }
+
+    /// A matrix whose panels are packed by `pack(first row, rows, panel)`.
+    fn fill(
+        memory: &WeightMemory,
+        ty: WeightType,
+        outputs: usize,
+        inputs: usize,
+        pool: &Pool,
+        pack: impl Fn(usize, usize, &mut [u8]) + Sync,
+    ) -> Result<Self, CpuError> {
+        // No overflow: the packed size is within a small factor of the tensor's bytes, which exist.
         let panel_bytes = layout::panel_bytes(ty, inputs);
         let panels = outputs.div_ceil(LANES);
         let mut region = memory.reserve(panels * panel_bytes)?;
         let packed = SharedSlice::new(region.as_mut_slice());
         pool.run(panels, |panel| {
-            let first = panel * LANES * row_bytes;
-            let last = bytes.len().min(first + LANES * row_bytes);
+            let first = panel * LANES;
             // SAFETY: panels are disjoint and each is packed by one task.
             let target = unsafe { packed.slice(panel * panel_bytes..(panel + 1) * panel_bytes) };
-            repack::panel(ty, inputs, &bytes[first..last], target);
+            pack(first, LANES.min(outputs - first), target);
         });
         Ok(Self { ty, outputs, inputs, panel_bytes, region })
     }
@@ -221,4 +294,19 @@ impl PackedMatrix {
     pub(crate) fn panel(&self, panel: usize) -> &[u8] {
         &self.region.as_slice()[panel * self.panel_bytes..(panel + 1) * self.panel_bytes]
     }
+}
+
+/// Bytes of a row of the tensor `bytes`, if it is a matrix of these sizes.
+fn row_bytes(ty: WeightType, outputs: usize, inputs: usize, bytes: &[u8]) -> Result<usize, CpuError> {
+    let block = ty.block();
+    if inputs == 0 || !inputs.is_multiple_of(block) {
+        return Err(CpuError::WeightShape { ty, outputs, inputs, block });
+    }
+    let row_bytes = (inputs / block).saturating_mul(ty.block_bytes());
+    let expected = row_bytes.saturating_mul(outputs);
+    if bytes.len() != expected {
+        let found = bytes.len();
+        return Err(CpuError::WeightBytes { ty, outputs, inputs, expected, found });
+    }
+    Ok(row_bytes)
 }

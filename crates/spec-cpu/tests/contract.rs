@@ -7,14 +7,16 @@ use spec_model::Checkpoint;
 use spec_runtime::{Batch, HostStream, Model, Row, Rows, RuntimeError, SeqId, Want};
 use spec_testing::tiny::{self, TinySpec};
 
-/// What is not here is in one of these: heads are normed in the third, windows slide in the third and the last.
-const SPECS: [TinySpec; 6] = [
+/// Every layer, and every type of weights, is in one of these.
+const SPECS: [TinySpec; 8] = [
     TinySpec::llama(),
     TinySpec::qwen_k(),
     TinySpec::gemma(),
     TinySpec::qwen_mixed(),
     TinySpec::gpt2(),
     TinySpec::mistral(),
+    TinySpec::blocks_of_32(),
+    TinySpec::super_blocks(),
 ];
 
 fn load(spec: TinySpec, isa: Isa, kv: KvType, threads: usize) -> CpuModel {
@@ -29,7 +31,7 @@ fn load(spec: TinySpec, isa: Isa, kv: KvType, threads: usize) -> CpuModel {
 /// Runs `check` on every instruction set and KV type.
 fn everywhere(spec: TinySpec, check: impl Fn(&CpuModel, &str)) {
     for isa in Isa::available() {
-        for kv in [KvType::F16, KvType::F32] {
+        for kv in [KvType::F16, KvType::F32, KvType::Q8] {
             check(&load(spec, isa, kv, 2), &format!("{} on {} with {kv:?}", spec.arch, isa.name()));
         }
     }
@@ -234,7 +236,7 @@ fn the_number_of_threads_changes_nothing() {
         for isa in Isa::available() {
             let text = text(90);
             let run = |threads| {
-                let model = load(spec, isa, KvType::F16, threads);
+                let model = load(spec, isa, KvType::Q8, threads);
                 let seq = model.open().expect("room");
                 let mut logits = feed(&model, seq, &text, 40);
                 let tree = &trees()[1];

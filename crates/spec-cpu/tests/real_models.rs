@@ -82,6 +82,7 @@ fn agrees_with_the_reference(name: Model, kv: KvType, top_1: f64) {
 fn real_smollm2_agrees_with_the_reference() {
     agrees_with_the_reference(Model::SmolLm2, KvType::F16, TOP_1_SMOLLM2);
     agrees_with_the_reference(Model::SmolLm2, KvType::F32, TOP_1_SMOLLM2);
+    agrees_with_the_reference(Model::SmolLm2, KvType::Q8, TOP_1_SMOLLM2);
 }
 
 #[test]
@@ -90,6 +91,7 @@ fn real_qwen_pair_agrees_with_the_reference() {
     for model in [Model::QwenDraft, Model::QwenTarget] {
         agrees_with_the_reference(model, KvType::F16, TOP_1);
         agrees_with_the_reference(model, KvType::F32, TOP_1);
+        agrees_with_the_reference(model, KvType::Q8, TOP_1);
     }
 }
 

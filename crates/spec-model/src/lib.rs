@@ -8,8 +8,8 @@
 //! |---|---|---|
 //! | file format | [`gguf::Gguf`] | GGUF version 2 and 3, little-endian |
 //! | configuration | [`ModelConfig`] | architectures in [`ARCHITECTURES`] |
-//! | weights | [`Weights`] of [`TensorView`] | element types in [`TensorType`] |
-//! | text to ids and back | [`Tokenizer`] | byte-level BPE |
+//! | weights | [`Weights`] of [`TensorView`] | element types in [`TensorType`], quantised by [`Quantizer`] |
+//! | text to ids and back | [`Tokenizer`] | byte-level BPE, SentencePiece with scores; `tokenizer.json` |
 //! | messages to text | [`ChatTemplate`] | the Jinja dialect of published templates |
 //!
 //! Nothing here computes a forward pass, and no other layer is needed to use it:
@@ -45,6 +45,7 @@ mod error;
 pub mod gguf;
 mod mapping;
 mod names;
+mod quantize;
 mod rope;
 mod sniff;
 mod tensor_info;
@@ -53,12 +54,13 @@ mod tokenizer;
 mod weights;
 
 pub use architecture::{ARCHITECTURES, Architecture, Bias, RopeStyle, Windows};
-pub use chat_template::{ChatTemplate, Message};
+pub use chat_template::{ChatTemplate, Conversation, Message};
 pub use checkpoint::Checkpoint;
 pub use config::{Activation, ModelConfig, NormKind, SlidingWindow};
-pub use dequantize::dequantize;
+pub use dequantize::{IQ4_VALUES, dequantize};
 pub use error::{Error, Result};
 pub use mapping::Mapping;
+pub use quantize::Quantizer;
 pub use rope::{RopeConfig, RopeScaling};
 pub use tensor_type::TensorType;
 pub use tokenizer::{TokenKind, Tokenizer, known_pre_tokenizers};

@@ -10,55 +10,71 @@ pub enum TensorType {
     F32,
     /// IEEE half precision.
     F16,
+    /// 32 elements: f16 scale, 4-bit codes offset by 8.
+    Q4_0,
     /// 32 elements: f16 scale, f16 minimum, 4-bit codes.
     Q4_1,
     /// 32 elements: f16 scale, fifth bits, 4 low bits; codes are offset by 16.
     Q5_0,
+    /// 32 elements: f16 scale, f16 minimum, fifth bits, 4 low bits.
+    Q5_1,
     /// 32 elements: f16 scale, signed bytes.
     Q8_0,
+    /// 256 elements: 4-bit scale and minimum per 16, 2-bit codes, f16 super-scale and super-minimum.
+    Q2K,
+    /// 256 elements: third bits, 2 low bits, 6-bit scale per 16, f16 super-scale; codes are offset by 4, scales by 32.
+    Q3K,
     /// 256 elements: f16 super-scale and super-minimum, 6-bit scale and minimum per 32, 4-bit codes.
     Q4K,
+    /// 256 elements: as [`Q4K`](Self::Q4K), with fifth bits before the 4 low bits.
+    Q5K,
     /// 256 elements: 4 low and 2 high bits, signed byte scale per 16, f16 super-scale; codes are offset by 32.
     Q6K,
+    /// 32 elements: f16 scale, 4-bit indices into 16 unevenly spaced values.
+    IQ4NL,
+    /// 256 elements: f16 super-scale, 6-bit scale per 32 offset by 32, indices as [`IQ4NL`](Self::IQ4NL).
+    IQ4XS,
+    /// The upper half of a single-precision number.
+    BF16,
 }
 
 /// A row of the table below: type, name, number in the file, elements and bytes per block.
 struct Row(TensorType, &'static str, u32, usize, usize);
 
-const TABLE: [Row; 7] = [
+const TABLE: [Row; 15] = [
     Row(TensorType::F32, "F32", 0, 1, 4),
     Row(TensorType::F16, "F16", 1, 1, 2),
+    Row(TensorType::Q4_0, "Q4_0", 2, 32, 2 + 16),
     Row(TensorType::Q4_1, "Q4_1", 3, 32, 2 + 2 + 16),
     Row(TensorType::Q5_0, "Q5_0", 6, 32, 2 + 4 + 16),
+    Row(TensorType::Q5_1, "Q5_1", 7, 32, 2 + 2 + 4 + 16),
     Row(TensorType::Q8_0, "Q8_0", 8, 32, 2 + 32),
+    Row(TensorType::Q2K, "Q2_K", 10, 256, 16 + 64 + 2 + 2),
+    Row(TensorType::Q3K, "Q3_K", 11, 256, 32 + 64 + 12 + 2),
     Row(TensorType::Q4K, "Q4_K", 12, 256, 2 + 2 + 12 + 128),
+    Row(TensorType::Q5K, "Q5_K", 13, 256, 2 + 2 + 12 + 32 + 128),
     Row(TensorType::Q6K, "Q6_K", 14, 256, 128 + 64 + 16 + 2),
+    Row(TensorType::IQ4NL, "IQ4_NL", 20, 32, 2 + 16),
+    Row(TensorType::IQ4XS, "IQ4_XS", 23, 256, 2 + 2 + 4 + 128),
+    Row(TensorType::BF16, "BF16", 30, 1, 2),
 ];
 
 /// Types of the format that are recognised only to be refused by name.
-const OTHER_NAMES: [(u32, &str); 27] = [
-    (2, "Q4_0"),
-    (7, "Q5_1"),
+const OTHER_NAMES: [(u32, &str); 19] = [
     (9, "Q8_1"),
-    (10, "Q2_K"),
-    (11, "Q3_K"),
-    (13, "Q5_K"),
     (15, "Q8_K"),
     (16, "IQ2_XXS"),
     (17, "IQ2_XS"),
     (18, "IQ3_XXS"),
     (19, "IQ1_S"),
-    (20, "IQ4_NL"),
     (21, "IQ3_S"),
     (22, "IQ2_S"),
-    (23, "IQ4_XS"),
     (24, "I8"),
     (25, "I16"),
     (26, "I32"),
     (27, "I64"),
     (28, "F64"),
     (29, "IQ1_M"),
-    (30, "BF16"),
     (31, "Q4_0_4_4"),
     (32, "Q4_0_4_8"),
     (34, "TQ1_0"),

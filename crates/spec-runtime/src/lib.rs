@@ -11,6 +11,7 @@
 #![forbid(unsafe_code)]
 
 mod clock;
+mod constraint;
 mod drafter;
 mod emission;
 mod engine;
@@ -24,6 +25,7 @@ mod stream;
 mod text;
 
 pub use clock::Clock;
+pub use constraint::{Constraint, TokenSet};
 pub use drafter::{
     Chooser, Class, DraftContext, Drafter, GenerationId, ModelDrafter, NgramDrafter, Odds, ScriptedDrafter,
     SuffixDrafter, Work, Worth,

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use spec_core::{AcceptanceRule, Fixed, LengthPolicy, RuleName, SamplingParams, Token};
 
-use crate::{RuntimeError, StopRules};
+use crate::{Constraint, RuntimeError, StopRules};
 
 /// Ends a generation from another thread; looked at before every pass.
 #[derive(Clone, Debug, Default)]
@@ -69,6 +69,8 @@ pub struct Request {
     pub draft_width: usize,
     /// Alternatives to report with each token's log-probability; `None` reports nothing.
     pub logprobs: Option<usize>,
+    /// What may be generated; `None` allows everything.
+    pub constraint: Option<Box<dyn Constraint>>,
     /// Lets another thread end it.
     pub cancel: CancelToken,
 }
@@ -86,6 +88,7 @@ impl Request {
             draft_len: Box::new(Fixed(5)),
             draft_width: usize::MAX,
             logprobs: None,
+            constraint: None,
             cancel: CancelToken::new(),
         }
     }

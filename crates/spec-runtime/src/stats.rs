@@ -20,6 +20,8 @@ pub struct SpeculationStats {
     pub drafted_rounds: usize,
     /// Draft tokens proposed.
     pub drafted: usize,
+    /// Of those drafted, the ones that a constraint forced: nothing else could have come, and no drafter was asked.
+    pub forced: usize,
     /// Draft tokens accepted and emitted.
     pub accepted: usize,
     /// Tokens emitted in rounds, corrected and bonus tokens included.

@@ -1,7 +1,7 @@
 //! Tiny models with random weights, as GGUF files.
 
-use spec_model::TensorType;
 use spec_model::gguf::write::Writer;
+use spec_model::{Quantizer, TensorType};
 
 /// Element types of a tiny model's matrices.
 #[derive(Clone, Copy, Debug)]
@@ -121,7 +121,7 @@ impl TinySpec {
 
     /// In the manner of Mistral 7B: a llama with a sliding window.
     pub const fn mistral() -> Self {
-        Self { window: Some(20), seed: 4, ..Self::llama() }
+        Self { window: Some(20), seed: 11, ..Self::llama() }
     }
 
     /// In the manner of Qwen3: normed heads that are wider than the model.
@@ -138,7 +138,7 @@ impl TinySpec {
             types: TinyTypes::all(TensorType::F16),
             context: 256,
             window: None,
-            seed: 5,
+            seed: 12,
         }
     }
 
@@ -152,7 +152,7 @@ impl TinySpec {
             kv_heads: 1,
             head_dim: 32,
             window: Some(20),
-            seed: 6,
+            seed: 13,
             types: TinyTypes { output: None, ..Self::qwen_mixed().types },
             ..Self::qwen_mixed()
         }
@@ -172,7 +172,7 @@ impl TinySpec {
             types: TinyTypes { embedding: TensorType::F16, ..TinyTypes::all(TensorType::Q8_0) },
             context: 256,
             window: None,
-            seed: 7,
+            seed: 14,
         }
     }
 
@@ -181,7 +181,40 @@ impl TinySpec {
         [Self::llama(), Self::mistral(), Self::qwen_mixed(), Self::qwen3(), Self::gemma(), Self::gpt2()]
     }
 
-    fn file(&self) -> Writer {
+    /// The 32-block and float types that the others have not: llama, with an own head.
+    pub const fn blocks_of_32() -> Self {
+        Self {
+            types: TinyTypes {
+                embedding: TensorType::IQ4NL,
+                output: Some(TensorType::BF16),
+                attention: TensorType::Q4_0,
+                value: TensorType::Q5_1,
+                gate: TensorType::IQ4NL,
+                down: TensorType::F16,
+            },
+            seed: 4,
+            ..Self::llama()
+        }
+    }
+
+    /// The super-block types that the others have not: qwen2, with an own head.
+    pub const fn super_blocks() -> Self {
+        Self {
+            types: TinyTypes {
+                embedding: TensorType::Q5K,
+                output: Some(TensorType::IQ4XS),
+                attention: TensorType::Q3K,
+                value: TensorType::Q5K,
+                gate: TensorType::IQ4XS,
+                down: TensorType::Q2K,
+            },
+            seed: 5,
+            ..Self::qwen_k()
+        }
+    }
+
+    /// With a quantizer, matrices are first of the spec's types, then quantised from their values where rows allow it.
+    fn file(&self, quantizer: Option<Quantizer>) -> Writer {
         let Self { arch, hidden, ffn, types, .. } = *self;
         let (query_width, key_width) = (self.heads * self.head_dim, self.kv_heads * self.head_dim);
         let is_gpt2 = arch == "gpt2";
@@ -217,7 +250,15 @@ impl TinySpec {
 
         let mut random = Random(self.seed.wrapping_mul(0x9E37_79B9_7F4A_7C15) | 1);
         let mut matrix = |file: Writer, name: &str, ty: TensorType, rows: usize, cols: usize| {
-            let data = random.matrix(ty, rows, cols);
+            let mut ty = ty;
+            let mut data = random.matrix(ty, rows, cols);
+            if let Some(quantizer) = quantizer.and_then(|quantizer| quantizer.for_row(cols)) {
+                let mut values = vec![0.0; rows * cols];
+                spec_model::dequantize(ty, &data, &mut values).expect("whole blocks");
+                ty = quantizer.tensor_type();
+                data = vec![0; rows * ty.row_bytes(cols).expect("whole blocks")];
+                quantizer.quantize(&values, &mut data).expect("whole blocks");
+            }
             file.tensor(name, ty, &[cols as u64, rows as u64], &data)
         };
         file = matrix(file, "token_embd.weight", types.embedding, self.vocab, hidden);
@@ -311,7 +352,15 @@ impl TinySpec {
 /// # Panics
 /// When the vocabulary is outside its range, or a width is no whole number of its type's blocks.
 pub fn gguf(spec: TinySpec) -> Vec<u8> {
-    spec.file().finish()
+    spec.file(None).finish()
+}
+
+/// The same model with its matrices quantised: to the type asked for, or to the one that [`Quantizer::for_row`] gives.
+///
+/// # Panics
+/// As [`gguf`].
+pub fn gguf_quantized(spec: TinySpec, quantizer: Quantizer) -> Vec<u8> {
+    spec.file(Some(quantizer)).finish()
 }
 
 /// The printable characters that stand for the 256 bytes in a byte-level vocabulary, in the order of the bytes.
@@ -370,10 +419,42 @@ impl Random {
         match ty {
             TensorType::F32 => data.extend((reach * self.signed()).to_le_bytes()),
             TensorType::F16 => data.extend(half::f16::from_f32(reach * self.signed()).to_le_bytes()),
+            TensorType::BF16 => data.extend(half::bf16::from_f32(reach * self.signed()).to_le_bytes()),
+            TensorType::Q4_0 => {
+                data.extend(self.scale(reach / 8.0));
+                codes(self, data, 16);
+            }
             TensorType::Q4_1 => {
                 data.extend(self.scale(reach * 2.0 / 15.0));
                 data.extend(self.scale(-reach));
                 codes(self, data, 16);
+            }
+            TensorType::Q5_1 => {
+                data.extend(self.scale(reach * 2.0 / 31.0));
+                data.extend(self.scale(-reach));
+                codes(self, data, 4 + 16);
+            }
+            TensorType::IQ4NL => {
+                data.extend(self.scale(reach / 127.0));
+                codes(self, data, 16);
+            }
+            TensorType::Q2K => {
+                codes(self, data, 16 + 64);
+                data.extend(self.scale(reach * 2.0 / (3.0 * 8.0)));
+                data.extend(self.scale(reach / 8.0));
+            }
+            TensorType::Q3K => {
+                codes(self, data, 32 + 64 + 12);
+                data.extend(self.scale(reach / (4.0 * 16.0)));
+            }
+            TensorType::Q5K => {
+                data.extend(self.scale(reach * 2.0 / (31.0 * 32.0)));
+                data.extend(self.scale(reach / 32.0));
+                codes(self, data, 12 + 32 + 128);
+            }
+            TensorType::IQ4XS => {
+                data.extend(self.scale(reach / (127.0 * 16.0)));
+                codes(self, data, 2 + 4 + 128);
             }
             TensorType::Q5_0 => {
                 data.extend(self.scale(reach / 16.0));
@@ -404,7 +485,8 @@ mod tests {
 
     #[test]
     fn tiny_files_are_whole_checkpoints() {
-        for spec in TinySpec::every_architecture().into_iter().chain([TinySpec::qwen_k()]) {
+        let types = [TinySpec::qwen_k(), TinySpec::blocks_of_32(), TinySpec::super_blocks()];
+        for spec in TinySpec::every_architecture().into_iter().chain(types) {
             let checkpoint = Checkpoint::from_bytes(gguf(spec), "tiny.gguf").expect("a legal file");
             assert_eq!(checkpoint.config().vocab_size, spec.vocab);
             let tokenizer = checkpoint.tokenizer().expect("a tokenizer");

@@ -1,7 +1,8 @@
 //! The inner loops of attention.
 //!
 //! Each accumulator belongs to one query and one vector of positions (scores) or of `head_dim` (values), and takes
-//! its terms in the same order whatever the number of queries and vectors beside it.
+//! its terms in the same order whatever the number of queries and vectors beside it. Scales of keys multiply whole scores, those of
+//! values each value.
 
 use std::ops::Range;
 
@@ -38,7 +39,7 @@ pub(super) struct Panels<'a, E> {
     ahead: (&'a [usize], usize),
 }
 
-impl<'a, E> Panels<'a, E> {
+impl<'a, E: KvElement> Panels<'a, E> {
     pub(super) fn new(
         head_dim: usize,
         elements: &'a [E],
@@ -49,11 +50,17 @@ impl<'a, E> Panels<'a, E> {
         Self { elements, groups, shift, head_dim, ahead }
     }
 
-    /// The elements of a group.
+    /// The elements of a group, and their scales.
     #[inline(always)]
     fn group(&self, group: usize) -> *const E {
         let at = self.groups[group] + self.shift;
-        self.elements[at..at + LANES * self.head_dim].as_ptr()
+        self.elements[at..at + LANES * (self.head_dim + E::SCALE_ELEMENTS)].as_ptr()
+    }
+
+    /// The scales of the group at `panel`, if its elements have them.
+    #[inline(always)]
+    fn scales(&self, panel: *const E) -> *const f32 {
+        panel.wrapping_add(LANES * self.head_dim).cast()
     }
 
     /// What to fetch while a group is treated: itself, which is in the cache, if nothing else.
@@ -182,6 +189,16 @@ unsafe fn score_groups<S: Simd, E: KvElement, const Q: usize, const G: usize>(
                         for (sum, vector) in sums.iter_mut().zip(vectors) {
                             *sum = simd.mul_add(query, vector, *sum);
                         }
+                    }
+                }
+            }
+            if E::SCALE_ELEMENTS > 0 {
+                for (g, (panel, ahead)) in panels.into_iter().zip(ahead).enumerate() {
+                    simd.prefetch::<false>(keys.scales(ahead).cast());
+                    // SAFETY: sixteen scales follow the panel's elements.
+                    let scales = unsafe { simd.load(keys.scales(panel).add(part * S::WIDTH)) };
+                    for sums in &mut sums {
+                        sums[g] = simd.mul(sums[g], scales);
                     }
                 }
             }
@@ -398,17 +415,23 @@ impl<E: KvElement, const Q: usize> Accumulate<'_, E, Q> {
             let mut position = positions.start;
             while position < positions.end {
                 let group = position / LANES;
-                let panel = values.group(group).wrapping_add(column);
+                let panel = values.group(group);
+                let scales = values.scales(panel);
+                let panel = panel.wrapping_add(column);
                 let ahead = values.ahead(group).wrapping_add(column);
                 let weights = weights[(group * window.stride + window.first) * LANES..].as_ptr();
                 let end = positions.end.min((group + 1) * LANES);
                 for lane in position % LANES..=(end - 1) % LANES {
-                    // SAFETY: lane < 16; the panel has 16 rows of `head_dim` elements, the weights 16 numbers per query.
+                    // SAFETY: lane < 16; the panel has 16 rows of `head_dim` elements and, where the type has them, as many
+                    // scales, the weights 16 numbers per query.
                     unsafe {
                         let mut vectors = [simd.floats(0.0); D];
                         for (d, vector) in vectors.iter_mut().enumerate() {
                             let at = lane * head_dim + d * S::WIDTH;
                             *vector = E::load(simd, panel.add(at));
+                            if E::SCALE_ELEMENTS > 0 {
+                                *vector = simd.mul(*vector, simd.floats(scales.add(lane).read_unaligned()));
+                            }
                             simd.prefetch::<false>(ahead.wrapping_add(at).cast());
                         }
                         for (j, sums) in sums.iter_mut().enumerate() {

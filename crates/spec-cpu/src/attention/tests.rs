@@ -3,6 +3,7 @@ use spec_runtime::kv::PagedKv;
 use spec_runtime::{Row, SeqId, Want};
 
 use super::*;
+use crate::kv::tests::as_stored;
 use crate::kv::{BLOCK_TOKENS, KvShape, store_token};
 
 /// Sizes of the heads, and what is special about scores.
@@ -73,9 +74,8 @@ impl<E: KvElement> Bench<E> {
         let shape = KvShape { layers: 2, blocks, kv_heads: form.kv_heads, head_dim: form.head_dim };
         let mut arena = KvArena::new(shape).expect("a small arena");
         // What closed sequences leave behind.
-        for (i, element) in arena.elements_mut().iter_mut().enumerate() {
-            *element = E::encode(50.0 * noise(99, i));
-        }
+        let left: Vec<f32> = (0..arena.elements().len()).map(|i| 50.0 * noise(99, i)).collect();
+        E::encode(isa, &left, 1.0, arena.elements_mut());
         Self {
             isa,
             form,
@@ -159,7 +159,8 @@ impl<E: KvElement> Bench<E> {
         let shape = *self.arena.shape();
         let kv_width = shape.kv_heads * shape.head_dim;
         let stored = |kind, end: usize| -> Vec<f64> {
-            vector(kind, &text[..end], kv_width).into_iter().map(|x| f64::from(E::encode(x).decode())).collect()
+            let row = vector(kind, &text[..end], kv_width);
+            row.chunks(shape.head_dim).flat_map(|head| as_stored::<E>(self.isa, head)).map(f64::from).collect()
         };
         let seen = text.len() - self.form.window.unwrap_or(usize::MAX).min(text.len())..text.len();
         let keys: Vec<_> = seen.clone().map(|position| stored(2, position + 1)).collect();
@@ -199,6 +200,7 @@ macro_rules! everywhere {
             for shape in $shapes {
                 $check::<f16>(isa, shape, $argument);
                 $check::<f32>(isa, shape, $argument);
+                $check::<i8>(isa, shape, $argument);
             }
         }
     };

@@ -129,13 +129,13 @@ impl<E: KvElement> Attention<'_, E> {
         let mut known = 0;
         for (offset, first) in groups.iter_mut().zip((start..).step_by(LANES)) {
             let Some(&block) = blocks.get(first / BLOCK_TOKENS) else { break };
-            *offset = shape.group_at(self.layer, block as usize, unit.kv_head, first % BLOCK_TOKENS / LANES);
+            *offset = shape.group_at::<E>(self.layer, block as usize, unit.kv_head, first % BLOCK_TOKENS / LANES);
             known += 1;
         }
         let (groups, next_groups) = groups[..known].split_at(known.min(CHUNK_GROUPS));
         let next_groups = if next { next_groups } else { &[] };
         // Where groups lie in a panel.
-        let own: [usize; CHUNK_GROUPS] = std::array::from_fn(|group| group * shape.group_elements());
+        let own: [usize; CHUNK_GROUPS] = std::array::from_fn(|group| group * shape.group_elements::<E>());
         let elements = self.arena.elements();
         // Groups, counted from the chunk's first, of committed tokens only.
         let committed = (run.committed / LANES).saturating_sub(start / LANES).min(CHUNK_GROUPS);
@@ -172,7 +172,7 @@ impl<E: KvElement> Attention<'_, E> {
             let group_scores = range.len() * LANES;
             // While keys are read, the values of the same positions are fetched, and then the keys of the next chunk.
             let (values_ahead, keys_ahead) = if tile == 0 { (groups, next_groups) } else { (&[][..], &[][..]) };
-            let values_ahead = (values_ahead.get(shared_groups.clone()).unwrap_or_default(), shape.values_at());
+            let values_ahead = (values_ahead.get(shared_groups.clone()).unwrap_or_default(), shape.values_at::<E>());
             let keys = Panels::new(head_dim, elements, &groups[shared_groups.clone()], 0, values_ahead);
             scores(self.isa, keys, queries, all, &mut room[shared_groups.start * group_scores..]);
             for row in rows {
@@ -199,7 +199,7 @@ impl<E: KvElement> Attention<'_, E> {
                 }
             }
 
-            let in_place = |ahead| Panels::new(head_dim, elements, groups, shape.values_at(), ahead);
+            let in_place = |ahead| Panels::new(head_dim, elements, groups, shape.values_at::<E>(), ahead);
             for row in rows.iter().filter(|row| seen(row).start < shared.start) {
                 let positions = seen(row).start..shared.start;
                 accumulate(self.isa, in_place((&[], 0)), positions, room, row.window, values);
@@ -215,7 +215,7 @@ impl<E: KvElement> Attention<'_, E> {
                     self.gather(unit, row, start / LANES + tail.start, (tail.len(), Side::Values), panel);
                     Panels::new(head_dim, panel, &own[..tail.len()], 0, (&[], 0))
                 } else {
-                    Panels::new(head_dim, elements, &groups[tail.clone()], shape.values_at(), (&[], 0))
+                    Panels::new(head_dim, elements, &groups[tail.clone()], shape.values_at::<E>(), (&[], 0))
                 };
                 let (first, room) = (tail.start * LANES, &room[tail.start * group_scores..]);
                 accumulate(
@@ -239,25 +239,30 @@ impl<E: KvElement> Attention<'_, E> {
         let run = &self.plan.runs[unit.run];
         let blocks = &self.plan.blocks[run.blocks.clone()];
         let ancestors = self.plan.ancestors(row.row);
-        panel.resize(panel.len().max(count * shape.group_elements()), E::default());
+        panel.resize(panel.len().max(count * shape.group_elements::<E>()), E::default());
         for position in first * LANES..row.positions.end.min((first + count) * LANES) {
             let slot = match position.checked_sub(run.committed) {
                 Some(depth) => ancestors[depth] as usize,
                 None => blocks[position / BLOCK_TOKENS] as usize * BLOCK_TOKENS + position % BLOCK_TOKENS,
             };
-            let (from, from_lane) = shape.slot_at(self.layer, slot, unit.kv_head);
-            let (to, to_lane) = ((position / LANES - first) * shape.group_elements(), position % LANES);
-            match side {
+            let (from, from_lane) = shape.slot_at::<E>(self.layer, slot, unit.kv_head);
+            let (to, to_lane) = ((position / LANES - first) * shape.group_elements::<E>(), position % LANES);
+            let from = match side {
                 Side::Keys => {
                     for d in 0..head_dim {
                         panel[to + d * LANES + to_lane] = elements[from + d * LANES + from_lane];
                     }
+                    from
                 }
                 Side::Values => {
-                    let (from, to) = (from + shape.values_at() + from_lane * head_dim, to + to_lane * head_dim);
+                    let group = from + shape.values_at::<E>();
+                    let (from, to) = (group + from_lane * head_dim, to + to_lane * head_dim);
                     panel[to..to + head_dim].copy_from_slice(&elements[from..from + head_dim]);
+                    group
                 }
-            }
+            };
+            let (from, to) = (from + shape.scale_at::<E>(from_lane), to + shape.scale_at::<E>(to_lane));
+            panel[to..to + E::SCALE_ELEMENTS].copy_from_slice(&elements[from..from + E::SCALE_ELEMENTS]);
         }
     }
 

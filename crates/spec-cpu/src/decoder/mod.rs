@@ -5,7 +5,7 @@
 mod rope;
 mod weights;
 
-use spec_model::{Activation, Checkpoint, ModelConfig};
+use spec_model::{Activation, Checkpoint, ModelConfig, Quantizer};
 use spec_runtime::Row;
 use spec_runtime::kv::Place;
 
@@ -129,11 +129,13 @@ fn for_each(pool: &Pool, count: usize, numbers: usize, work: impl Fn(usize) + Sy
 }
 
 impl Decoder {
-    /// Packs the weights of `checkpoint`; `progress` hears of the bytes done and of all bytes.
+    /// Packs the weights of `checkpoint`, matrices of floats quantised if `quant` says so; `progress` hears of the bytes done
+    /// and of all bytes.
     pub(crate) fn load(
         checkpoint: &Checkpoint,
         isa: Isa,
         pool: &Pool,
+        quant: Option<Quantizer>,
         progress: &mut dyn FnMut(usize, usize),
     ) -> Result<Self, CpuError> {
         let config = checkpoint.config().clone();
@@ -142,7 +144,7 @@ impl Decoder {
             Activation::GeluTanh => Nonlinearity::GeluTanh,
             other => return Err(weights::unknown(format!("the activation {other:?}"))),
         };
-        Ok(Self { weights: DecoderWeights::load(checkpoint, pool, progress)?, config, isa, function })
+        Ok(Self { weights: DecoderWeights::load(checkpoint, pool, quant, progress)?, config, isa, function })
     }
 
     /// Runs `rows`, which lie at `places` and are described by the workspace's plan, and writes the logits of those

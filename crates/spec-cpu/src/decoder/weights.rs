@@ -1,8 +1,9 @@
 //! The weights of a decoder, packed.
 
-use spec_model::{Checkpoint, Linear, NormKind, TensorType, TensorView};
+use spec_model::{Checkpoint, Linear, NormKind, Quantizer, TensorType, TensorView};
 
 use super::Activations;
+use crate::load::Fallbacks;
 use crate::vector::Norm;
 use crate::{CpuError, PackedMatrix, Pool, Product, WeightMemory, WeightType};
 
@@ -82,13 +83,17 @@ pub(crate) struct DecoderWeights {
     pub(crate) output_norm: NormWeights,
     output: Option<PackedMatrix>,
     pub(crate) layers: Vec<LayerWeights>,
+    /// What was not stored as asked for.
+    pub(crate) notes: Vec<String>,
 }
 
 impl DecoderWeights {
-    /// Packs every tensor, letting its pages go afterwards; `progress` hears of the bytes done and of all bytes.
+    /// Packs every tensor, matrices of floats quantised if `quant` says so, letting its pages go afterwards; `progress` hears
+    /// of the bytes done and of all bytes.
     pub(crate) fn load(
         checkpoint: &Checkpoint,
         pool: &Pool,
+        quant: Option<Quantizer>,
         progress: &mut dyn FnMut(usize, usize),
     ) -> Result<Self, CpuError> {
         let weights = checkpoint.weights();
@@ -104,13 +109,17 @@ impl DecoderWeights {
             + weights.embedding.stored_bytes()
             + weights.output.as_ref().map_or(0, |output| output.stored_bytes());
         let memory = WeightMemory::new();
-        let mut done = 0;
+        let (mut done, mut fallbacks) = (0, Fallbacks::default());
         progress(0, total);
         let mut pack = |tensor: &TensorView<'_>| -> Result<PackedMatrix, CpuError> {
             let named = |source| CpuError::Tensor { tensor: tensor.name.to_owned(), source: Box::new(source) };
             let ty = weight_type(tensor.tensor_type).map_err(named)?;
-            let packed =
-                PackedMatrix::pack_in(&memory, ty, tensor.rows, tensor.cols, &tensor.bytes(), pool).map_err(named)?;
+            let (rows, cols, bytes) = (tensor.rows, tensor.cols, tensor.bytes());
+            let packed = match fallbacks.choose(quant, ty, cols) {
+                Some(quantizer) => PackedMatrix::quantize_in(&memory, quantizer, ty, (rows, cols), &bytes, pool),
+                None => PackedMatrix::pack_in(&memory, ty, rows, cols, &bytes, pool),
+            };
+            let packed = packed.map_err(named)?;
             checkpoint.release(tensor);
             done += tensor.stored_bytes();
             progress(done, total);
@@ -156,7 +165,8 @@ impl DecoderWeights {
         let output = weights.output.as_ref().map(&mut pack).transpose()?;
         let embedding = pack(&weights.embedding)?;
         let positions = weights.positions.as_ref().map(vector);
-        Ok(Self { embedding, positions, output_norm: norm(&weights.output_norm)?, output, layers })
+        let output_norm = norm(&weights.output_norm)?;
+        Ok(Self { embedding, positions, output_norm, output, layers, notes: fallbacks.notes() })
     }
 
     /// The matrix that makes logits.
@@ -195,19 +205,8 @@ pub(super) fn unknown(what: String) -> CpuError {
 }
 
 fn weight_type(ty: TensorType) -> Result<WeightType, CpuError> {
-    Ok(match ty {
-        TensorType::F32 => WeightType::F32,
-        TensorType::F16 => WeightType::F16,
-        TensorType::Q4_1 => WeightType::Q4_1,
-        TensorType::Q5_0 => WeightType::Q5_0,
-        TensorType::Q8_0 => WeightType::Q8_0,
-        TensorType::Q4K => WeightType::Q4_K,
-        TensorType::Q6K => WeightType::Q6_K,
-        other => {
-            return Err(CpuError::Unsupported {
-                what: format!("tensor type {other}"),
-                instead: "convert the model to one of Q4_1, Q5_0, Q8_0, Q4_K, Q6_K, F16 or F32",
-            });
-        }
+    WeightType::of(ty).ok_or_else(|| CpuError::Unsupported {
+        what: format!("tensor type {ty}"),
+        instead: "convert the model to a type that the documentation of WeightType lists",
     })
 }

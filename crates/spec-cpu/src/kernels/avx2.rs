@@ -46,7 +46,7 @@ impl<const VNNI: bool> Simd for Ymm<VNNI> {
     }
 
     #[inline(always)]
-    unsafe fn fifth_bits(self, codes: __m256i, bits: *const u8) -> __m256i {
+    unsafe fn add_bits(self, codes: __m256i, bits: *const u8, value: u8) -> __m256i {
         // SAFETY: the token proves support, the caller that 32 bits are there.
         unsafe {
             // Each byte of the vector gets the byte with its bit, then the bit alone.
@@ -54,8 +54,28 @@ impl<const VNNI: bool> Simd for Ymm<VNNI> {
             let source = _mm256_setr_epi64x(0, 0x0101_0101_0101_0101, 0x0202_0202_0202_0202, 0x0303_0303_0303_0303);
             let single = _mm256_set1_epi64x(0x8040_2010_0804_0201_u64.cast_signed());
             let set = _mm256_cmpeq_epi8(_mm256_and_si256(_mm256_shuffle_epi8(all, source), single), single);
-            _mm256_or_si256(codes, _mm256_and_si256(set, _mm256_set1_epi8(16)))
+            _mm256_or_si256(codes, _mm256_and_si256(set, _mm256_set1_epi8(value.cast_signed())))
         }
+    }
+
+    #[inline(always)]
+    fn two_bits(self, codes: __m256i, upper: bool) -> (__m256i, __m256i) {
+        // SAFETY: the token proves support.
+        unsafe {
+            let (first, second) = if upper {
+                (_mm256_srli_epi16::<4>(codes), _mm256_srli_epi16::<6>(codes))
+            } else {
+                (codes, _mm256_srli_epi16::<2>(codes))
+            };
+            let mask = _mm256_set1_epi8(3);
+            (_mm256_and_si256(first, mask), _mm256_and_si256(second, mask))
+        }
+    }
+
+    #[inline(always)]
+    fn look_up(self, table: &[u8; 16], codes: __m256i) -> __m256i {
+        // SAFETY: the token proves support; the table has 16 bytes.
+        unsafe { _mm256_shuffle_epi8(_mm256_broadcastsi128_si256(_mm_loadu_si128(table.as_ptr().cast())), codes) }
     }
 
     #[inline(always)]
@@ -122,12 +142,25 @@ impl<const VNNI: bool> Simd for Ymm<VNNI> {
     }
 
     #[inline(always)]
-    unsafe fn multiply_pairs(self, sums: __m256i, pairs: *const u8, factors: i32) -> __m256i {
+    unsafe fn load_pairs(self, at: *const u8) -> __m256i {
         // SAFETY: the token proves support, the caller that the bytes are there.
+        unsafe { _mm256_cvtepu8_epi16(_mm_loadu_si128(at.cast())) }
+    }
+
+    #[inline(always)]
+    unsafe fn load_nibble_pairs(self, at: *const u8) -> __m256i {
+        // SAFETY: as above.
         unsafe {
-            let pairs = _mm256_cvtepu8_epi16(_mm_loadu_si128(pairs.cast()));
-            _mm256_add_epi32(sums, _mm256_madd_epi16(pairs, _mm256_set1_epi32(factors)))
+            let bytes = _mm256_cvtepu8_epi32(_mm_loadl_epi64(at.cast()));
+            let both = _mm256_or_si256(bytes, _mm256_slli_epi32::<12>(bytes));
+            _mm256_and_si256(both, _mm256_set1_epi32(0x000f_000f))
         }
+    }
+
+    #[inline(always)]
+    fn multiply_pairs(self, sums: __m256i, pairs: __m256i, factors: i32) -> __m256i {
+        // SAFETY: the token proves support.
+        unsafe { _mm256_add_epi32(sums, _mm256_madd_epi16(pairs, _mm256_set1_epi32(factors))) }
     }
 
     #[inline(always)]
@@ -178,6 +211,12 @@ impl<const VNNI: bool> Simd for Ymm<VNNI> {
     unsafe fn load_halves(self, at: *const f16) -> __m256 {
         // SAFETY: as above.
         unsafe { _mm256_cvtph_ps(_mm_loadu_si128(at.cast())) }
+    }
+
+    #[inline(always)]
+    unsafe fn load_brain_floats(self, at: *const u16) -> __m256 {
+        // SAFETY: as above.
+        unsafe { _mm256_castsi256_ps(_mm256_slli_epi32::<16>(_mm256_cvtepu16_epi32(_mm_loadu_si128(at.cast())))) }
     }
 
     #[inline(always)]

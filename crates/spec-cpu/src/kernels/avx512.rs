@@ -40,12 +40,32 @@ impl Simd for Zmm {
     }
 
     #[inline(always)]
-    unsafe fn fifth_bits(self, codes: __m512i, bits: *const u8) -> __m512i {
+    unsafe fn add_bits(self, codes: __m512i, bits: *const u8, value: u8) -> __m512i {
         // SAFETY: the token proves support, the caller that 64 bits are there.
         unsafe {
             let mask = bits.cast::<u64>().read_unaligned();
-            _mm512_mask_add_epi8(codes, mask, codes, _mm512_set1_epi8(16))
+            _mm512_mask_add_epi8(codes, mask, codes, _mm512_set1_epi8(value.cast_signed()))
         }
+    }
+
+    #[inline(always)]
+    fn two_bits(self, codes: __m512i, upper: bool) -> (__m512i, __m512i) {
+        // SAFETY: the token proves support.
+        unsafe {
+            let (first, second) = if upper {
+                (_mm512_srli_epi16::<4>(codes), _mm512_srli_epi16::<6>(codes))
+            } else {
+                (codes, _mm512_srli_epi16::<2>(codes))
+            };
+            let mask = _mm512_set1_epi8(3);
+            (_mm512_and_si512(first, mask), _mm512_and_si512(second, mask))
+        }
+    }
+
+    #[inline(always)]
+    fn look_up(self, table: &[u8; 16], codes: __m512i) -> __m512i {
+        // SAFETY: the token proves support; the table has 16 bytes.
+        unsafe { _mm512_shuffle_epi8(_mm512_broadcast_i32x4(_mm_loadu_si128(table.as_ptr().cast())), codes) }
     }
 
     #[inline(always)]
@@ -112,12 +132,25 @@ impl Simd for Zmm {
     }
 
     #[inline(always)]
-    unsafe fn multiply_pairs(self, sums: __m512i, pairs: *const u8, factors: i32) -> __m512i {
+    unsafe fn load_pairs(self, at: *const u8) -> __m512i {
         // SAFETY: the token proves support, the caller that the bytes are there.
+        unsafe { _mm512_cvtepu8_epi16(_mm256_loadu_si256(at.cast())) }
+    }
+
+    #[inline(always)]
+    unsafe fn load_nibble_pairs(self, at: *const u8) -> __m512i {
+        // SAFETY: as above.
         unsafe {
-            let pairs = _mm512_cvtepu8_epi16(_mm256_loadu_si256(pairs.cast()));
-            _mm512_dpwssd_epi32(sums, pairs, _mm512_set1_epi32(factors))
+            let bytes = _mm512_cvtepu8_epi32(_mm_loadu_si128(at.cast()));
+            let both = _mm512_or_si512(bytes, _mm512_slli_epi32::<12>(bytes));
+            _mm512_and_si512(both, _mm512_set1_epi32(0x000f_000f))
         }
+    }
+
+    #[inline(always)]
+    fn multiply_pairs(self, sums: __m512i, pairs: __m512i, factors: i32) -> __m512i {
+        // SAFETY: the token proves support.
+        unsafe { _mm512_dpwssd_epi32(sums, pairs, _mm512_set1_epi32(factors)) }
     }
 
     #[inline(always)]
@@ -166,6 +199,12 @@ impl Simd for Zmm {
     unsafe fn load_halves(self, at: *const f16) -> __m512 {
         // SAFETY: as above.
         unsafe { _mm512_cvtph_ps(_mm256_loadu_si256(at.cast())) }
+    }
+
+    #[inline(always)]
+    unsafe fn load_brain_floats(self, at: *const u16) -> __m512 {
+        // SAFETY: as above.
+        unsafe { _mm512_castsi512_ps(_mm512_slli_epi32::<16>(_mm512_cvtepu16_epi32(_mm256_loadu_si256(at.cast())))) }
     }
 
     #[inline(always)]

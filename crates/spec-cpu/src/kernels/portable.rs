@@ -49,13 +49,24 @@ impl Simd for Arrays {
     }
 
     #[inline(always)]
-    unsafe fn fifth_bits(self, mut codes: Bytes, bits: *const u8) -> Bytes {
+    unsafe fn add_bits(self, mut codes: Bytes, bits: *const u8, value: u8) -> Bytes {
         // SAFETY: the caller's contract.
         let bits = u64::from_le(unsafe { bits.cast::<u64>().read_unaligned() });
         for (byte, code) in codes.iter_mut().enumerate() {
-            *code |= ((bits >> byte & 1) as u8) << 4;
+            *code += (bits >> byte & 1) as u8 * value;
         }
         codes
+    }
+
+    #[inline(always)]
+    fn two_bits(self, codes: Bytes, upper: bool) -> (Bytes, Bytes) {
+        let shift = if upper { 4 } else { 0 };
+        (codes.map(|code| code >> shift & 3), codes.map(|code| code >> (shift + 2) & 3))
+    }
+
+    #[inline(always)]
+    fn look_up(self, table: &[u8; 16], codes: Bytes) -> Bytes {
+        codes.map(|code| table[usize::from(code & 15)])
     }
 
     #[inline(always)]
@@ -106,12 +117,24 @@ impl Simd for Arrays {
     }
 
     #[inline(always)]
-    unsafe fn multiply_pairs(self, mut sums: Ints, pairs: *const u8, factors: i32) -> Ints {
+    unsafe fn load_pairs(self, at: *const u8) -> Ints {
         // SAFETY: the caller's contract.
-        let pairs = unsafe { pairs.cast::<[[u8; 2]; LANES]>().read() };
+        let pairs = unsafe { at.cast::<[[u8; 2]; LANES]>().read() };
+        pairs.map(|[first, second]| i32::from(first) | i32::from(second) << 16)
+    }
+
+    #[inline(always)]
+    unsafe fn load_nibble_pairs(self, at: *const u8) -> Ints {
+        // SAFETY: the caller's contract.
+        let bytes = unsafe { at.cast::<[u8; LANES]>().read() };
+        bytes.map(|byte| i32::from(byte & 15) | i32::from(byte >> 4) << 16)
+    }
+
+    #[inline(always)]
+    fn multiply_pairs(self, mut sums: Ints, pairs: Ints, factors: i32) -> Ints {
         let (low, high) = (i32::from(factors as i16), factors >> 16);
-        for (sum, [first, second]) in sums.iter_mut().zip(pairs) {
-            *sum += i32::from(first) * low + i32::from(second) * high;
+        for (sum, pair) in sums.iter_mut().zip(pairs) {
+            *sum += (pair & 0xffff) * low + (pair >> 16) * high;
         }
         sums
     }
@@ -157,6 +180,13 @@ impl Simd for Arrays {
         // SAFETY: the caller's contract.
         let halves = unsafe { at.cast::<[u16; LANES]>().read_unaligned() };
         halves.map(f16_to_f32)
+    }
+
+    #[inline(always)]
+    unsafe fn load_brain_floats(self, at: *const u16) -> Floats {
+        // SAFETY: the caller's contract.
+        let uppers = unsafe { at.cast::<[u16; LANES]>().read_unaligned() };
+        uppers.map(|upper| f32::from_bits(u32::from(upper) << 16))
     }
 
     #[inline(always)]

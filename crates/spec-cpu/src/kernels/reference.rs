@@ -1,7 +1,7 @@
-//! What kernels and packing are tested against: GGUF blocks read one value at a time, products in f64, and random
-//! tensors to do it with.
+//! What kernels and packing are tested against: values read one at a time, products in f64, and random tensors to do it
+//! with.
 
-use half::f16;
+use half::{bf16, f16};
 
 use crate::{ActivationForm, WeightType};
 
@@ -38,68 +38,35 @@ impl Random {
             match ty {
                 WeightType::F32 => bytes.extend(self.float().to_le_bytes()),
                 WeightType::F16 => bytes.extend(f16::from_f32(self.float()).to_le_bytes()),
+                WeightType::BF16 => bytes.extend(bf16::from_f32(self.float()).to_le_bytes()),
                 _ => bytes.extend((0..ty.block_bytes()).map(|_| self.next() as u8)),
             }
-            let block = &mut bytes[start..];
-            match ty {
-                WeightType::F32 | WeightType::F16 => {}
-                WeightType::Q5_0 | WeightType::Q8_0 => block[..2].copy_from_slice(&self.half()),
-                WeightType::Q4_1 | WeightType::Q4_K => {
-                    block[..2].copy_from_slice(&self.half());
-                    block[2..4].copy_from_slice(&self.half());
-                }
-                WeightType::Q6_K => block[208..].copy_from_slice(&self.half()),
+            for &at in scales_at(ty) {
+                let scale = self.half();
+                bytes[start + at..start + at + 2].copy_from_slice(&scale);
             }
         }
         bytes
     }
 }
 
-fn half_at(block: &[u8], at: usize) -> f64 {
-    f16::from_le_bytes([block[at], block[at + 1]]).to_f64()
-}
-
-/// Value `index` of a GGUF block.
-pub(crate) fn value(ty: WeightType, block: &[u8], index: usize) -> f64 {
-    let nibble = |bytes: &[u8], half: usize| f64::from(bytes[index % half] >> (index / half * 4) & 15);
+/// Where the f16 scale of a block is, and its minimum.
+pub(crate) fn scales_at(ty: WeightType) -> &'static [usize] {
     match ty {
-        WeightType::F32 => f64::from(f32::from_le_bytes([block[0], block[1], block[2], block[3]])),
-        WeightType::F16 => half_at(block, 0),
-        WeightType::Q4_1 => half_at(block, 0) * nibble(&block[4..], 16) + half_at(block, 2),
-        WeightType::Q5_0 => {
-            let fifth = f64::from(block[2 + index / 8] >> (index % 8) & 1);
-            half_at(block, 0) * (nibble(&block[6..], 16) + 16.0 * fifth - 16.0)
-        }
-        WeightType::Q8_0 => half_at(block, 0) * f64::from(block[2 + index].cast_signed()),
-        WeightType::Q4_K => {
-            let packed = &block[4..16];
-            let sub = index / 32;
-            let (scale, min) = if sub < 4 {
-                (packed[sub] % 64, packed[sub + 4] % 64)
-            } else {
-                let high = |byte: u8| byte / 64 * 16;
-                (packed[sub + 4] % 16 + high(packed[sub - 4]), packed[sub + 4] / 16 + high(packed[sub]))
-            };
-            let byte = block[16 + index / 64 * 32 + index % 32];
-            let code = if sub & 1 == 0 { byte % 16 } else { byte / 16 };
-            half_at(block, 0) * f64::from(scale) * f64::from(code) - half_at(block, 2) * f64::from(min)
-        }
-        WeightType::Q6_K => {
-            let (half, within) = (index / 128, index % 128);
-            let low = block[half * 64 + within % 64] >> (within / 64 * 4) & 15;
-            let high = block[128 + half * 32 + within % 32] >> (within / 32 * 2) & 3;
-            let scale = f64::from(block[192 + index / 16].cast_signed());
-            half_at(block, 208) * scale * (f64::from(low + high * 16) - 32.0)
-        }
+        WeightType::F32 | WeightType::F16 | WeightType::BF16 => &[],
+        WeightType::Q4_0 | WeightType::Q5_0 | WeightType::Q8_0 | WeightType::IQ4_NL | WeightType::IQ4_XS => &[0],
+        WeightType::Q4_1 | WeightType::Q5_1 | WeightType::Q4_K | WeightType::Q5_K => &[0, 2],
+        WeightType::Q2_K => &[80, 82],
+        WeightType::Q3_K => &[108],
+        WeightType::Q6_K => &[208],
     }
 }
 
-/// All values of a tensor.
+/// All values of a tensor, as spec-model reads them: its answers are held against another implementation's, bit for bit.
 pub(crate) fn dequantize(ty: WeightType, bytes: &[u8]) -> Vec<f64> {
-    bytes
-        .chunks_exact(ty.block_bytes())
-        .flat_map(|block| (0..ty.block()).map(move |index| value(ty, block, index)))
-        .collect()
+    let mut values = vec![0.0; bytes.len() / ty.block_bytes() * ty.block()];
+    spec_model::dequantize(ty.tensor_type(), bytes, &mut values).expect("whole blocks");
+    values.into_iter().map(f64::from).collect()
 }
 
 /// A row of activations as its form represents it.

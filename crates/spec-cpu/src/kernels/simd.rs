@@ -31,11 +31,15 @@ pub(crate) trait Simd: Copy {
     unsafe fn load_bytes(self, at: *const u8) -> Self::Bytes;
     /// The low and the high nibbles of each byte.
     fn nibbles(self, codes: Self::Bytes) -> (Self::Bytes, Self::Bytes);
-    /// Adds 16 to the codes, below 16, whose bits are set.
+    /// Adds `value`, a power of two above all codes, to the codes whose bits are set.
     ///
     /// # Safety
     /// `4 * WIDTH` bits are readable at `bits`, the bit of byte `i` of the vector being number `i`.
-    unsafe fn fifth_bits(self, codes: Self::Bytes, bits: *const u8) -> Self::Bytes;
+    unsafe fn add_bits(self, codes: Self::Bytes, bits: *const u8, value: u8) -> Self::Bytes;
+    /// Fields 0 and 1 of two bits each of every byte, or 2 and 3 if `upper`.
+    fn two_bits(self, codes: Self::Bytes, upper: bool) -> (Self::Bytes, Self::Bytes);
+    /// The entries of `table` that the codes, below 16, number.
+    fn look_up(self, table: &[u8; 16], codes: Self::Bytes) -> Self::Bytes;
     /// Codes of which `low` has the low nibbles, in its low and its high ones, and `high` bits 4 and 5: in its fields 0
     /// and 1 of two bits each, or 2 and 3 if `upper`.
     fn six_bits(self, low: Self::Bytes, high: Self::Bytes, upper: bool) -> (Self::Bytes, Self::Bytes);
@@ -58,12 +62,19 @@ pub(crate) trait Simd: Copy {
         activations: [*const i8; G],
         wide: bool,
     );
-    /// Adds `first * low + second * high`, where `(first, second)` are the pair of unsigned bytes of each lane and
-    /// `low`, `high` the signed halves of `factors`.
+    /// Pairs of unsigned bytes as pairs of 16 bits, the first in the lower half.
     ///
     /// # Safety
-    /// `2 * WIDTH` bytes are readable at `pairs`.
-    unsafe fn multiply_pairs(self, sums: Self::Ints, pairs: *const u8, factors: i32) -> Self::Ints;
+    /// `2 * WIDTH` bytes are readable at `at`.
+    unsafe fn load_pairs(self, at: *const u8) -> Self::Ints;
+    /// The two nibbles of each byte as pairs of 16 bits, the low one in the lower half.
+    ///
+    /// # Safety
+    /// `WIDTH` bytes are readable at `at`.
+    unsafe fn load_nibble_pairs(self, at: *const u8) -> Self::Ints;
+    /// Adds `first * low + second * high`, where `(first, second)` are the pair of each lane, both below 256, and `low`,
+    /// `high` the signed halves of `factors`.
+    fn multiply_pairs(self, sums: Self::Ints, pairs: Self::Ints, factors: i32) -> Self::Ints;
     /// Rounded to the nearest f32.
     fn to_floats(self, values: Self::Ints) -> Self::Floats;
     /// The sum of the lanes, modulo 2^32.
@@ -83,6 +94,11 @@ pub(crate) trait Simd: Copy {
     /// # Safety
     /// `WIDTH` numbers are readable at `at`, which need not be aligned.
     unsafe fn load_halves(self, at: *const f16) -> Self::Floats;
+    /// Numbers of which the upper halves are stored.
+    ///
+    /// # Safety
+    /// `WIDTH` numbers are readable at `at`, which need not be aligned.
+    unsafe fn load_brain_floats(self, at: *const u16) -> Self::Floats;
     /// # Safety
     /// `WIDTH` bytes are readable at `at`.
     unsafe fn load_unsigned(self, at: *const u8) -> Self::Floats;

@@ -125,10 +125,8 @@ fn large_codes_do_not_overflow() {
             let mut bytes = vec![fill; 16 * (512 / ty.block()) * ty.block_bytes()];
             for block in bytes.chunks_exact_mut(ty.block_bytes()) {
                 // Scale (and minimum) one; the other bytes stay.
-                let at = if ty == WeightType::Q6_K { 208 } else { 0 };
-                block[at..at + 2].copy_from_slice(&[0x00, 0x3c]);
-                if matches!(ty, WeightType::Q4_1 | WeightType::Q4_K) {
-                    block[2..4].copy_from_slice(&[0x00, 0x3c]);
+                for &at in reference::scales_at(ty) {
+                    block[at..at + 2].copy_from_slice(&[0x00, 0x3c]);
                 }
             }
             let weights = PackedMatrix::pack(ty, 16, 512, &bytes, &pool).expect("packs");

@@ -3,6 +3,37 @@
 
 use super::*;
 
+/// Blocks and values that `oracles/tensor_types.py` in spec-testing wrote.
+macro_rules! oracle {
+    ($($tensor_type:ident $name:literal)*) => {
+        [$((
+            TensorType::$tensor_type,
+            &include_bytes!(concat!("../../../spec-testing/data/tensor_types/", $name, ".blocks"))[..],
+            &include_bytes!(concat!("../../../spec-testing/data/tensor_types/", $name, ".values"))[..],
+        )),*]
+    };
+}
+
+#[test]
+fn every_type_is_bit_for_bit_what_the_oracle_reads() {
+    let cases = oracle! {
+        F32 "F32" F16 "F16" BF16 "BF16" Q4_0 "Q4_0" Q4_1 "Q4_1" Q5_0 "Q5_0" Q5_1 "Q5_1" Q8_0 "Q8_0" Q2K "Q2_K"
+        Q3K "Q3_K" Q4K "Q4_K" Q5K "Q5_K" Q6K "Q6_K" IQ4NL "IQ4_NL" IQ4XS "IQ4_XS"
+    };
+    assert!(TensorType::ALL.iter().all(|ty| cases.iter().any(|case| case.0 == *ty)), "a case for every type");
+    for (tensor_type, blocks, values) in cases {
+        let expected: Vec<u32> = values.as_chunks().0.iter().map(|bits| u32::from_le_bytes(*bits)).collect();
+        let mut out = vec![f32::NAN; expected.len()];
+        // Rows of several blocks.
+        let (row, row_bytes) = (out.len() / 3, blocks.len() / 3);
+        for (out, row) in out.chunks_exact_mut(row).zip(blocks.chunks_exact(row_bytes)) {
+            dequantize(tensor_type, row, out).unwrap();
+        }
+        let wrong: Vec<_> = (0..out.len()).filter(|&i| out[i].to_bits() != expected[i]).take(5).collect();
+        assert!(wrong.is_empty(), "{tensor_type}: elements {wrong:?} differ");
+    }
+}
+
 const BLOCKS: usize = 3;
 
 /// Deterministic codes that reach every value of the range.

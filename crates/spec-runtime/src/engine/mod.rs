@@ -5,11 +5,12 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use spec_core::{
-    AcceptanceRule, Coupled, DraftCost, DraftTree, Greedy, KeyedChoices, LogitRows, Noise, NoiseScan, PathLaws,
-    Pipeline, Round, RowKernels, ScalarScan, Start, Token, TokenLogProb, TreeError, top_log_probabilities,
+    AcceptanceRule, Coupled, DraftCost, DraftTree, Greedy, KeyedChoices, LogitRows, Noise, NoiseScan, Origin, PathLaws,
+    PathMasks, Pipeline, Round, RowKernels, ScalarScan, Start, Token, TokenLogProb, TreeError, top_log_probabilities,
 };
 
 use crate::clock::MachineClock;
+use crate::constraint::ConstraintMasks;
 use crate::emission::Emission;
 use crate::{
     Batch, Clock, DraftContext, Drafter, Emitted, FinishReason, GenerationId, HostStream, KvGuard, Model, Request,
@@ -267,7 +268,7 @@ impl Engine {
 
     fn round(&mut self, generation: &mut Generation, sink: &mut dyn FnMut(&Emitted)) -> Result<(), RuntimeError> {
         let begun = self.clock.now();
-        let tree = self.draft(generation)?;
+        let Draft { tree, forced } = self.draft(generation)?;
         let drafted = self.clock.now();
 
         let root = generation.tokens.len() - 1;
@@ -287,15 +288,19 @@ impl Engine {
         if let Some(drafter) = &mut self.drafter
             && !generation.finished
         {
-            drafter.observe(generation.id, &generation.tokens, accepted)?;
+            drafter.observe(generation.id, &generation.tokens, if forced { 0 } else { accepted })?;
         }
-        generation.request.draft_len.observe(&Round {
-            drafted: tree.len(),
-            accepted,
-            emitted,
-            draft: drafted - begun,
-            verify: verified - drafted,
-        });
+        // What a constraint forces says nothing about the drafter.
+        if !forced {
+            generation.request.draft_len.observe(&Round {
+                drafted: tree.len(),
+                accepted,
+                emitted,
+                draft: drafted - begun,
+                verify: verified - drafted,
+            });
+        }
+        generation.completion.speculation.forced += if forced { tree.len() } else { 0 };
         generation.completion.speculation.record(&nodes_by_depth(&tree), accepted, emitted);
         let timings = &mut generation.completion.timings;
         timings.draft += drafted - begun;
@@ -309,14 +314,20 @@ impl Engine {
     }
 
     /// Drafts within what may still be emitted and what the context still holds.
-    fn draft(&mut self, generation: &mut Generation) -> Result<DraftTree, RuntimeError> {
-        let Some(drafter) = &mut self.drafter else { return Ok(DraftTree::new()) };
+    fn draft(&mut self, generation: &mut Generation) -> Result<Draft, RuntimeError> {
+        let Some(drafter) = &mut self.drafter else { return Ok(Draft::default()) };
         let room = self.target.config().context - generation.tokens.len();
         let rows = self.target.config().max_rows - 1;
-        let length = generation.request.draft_len.next();
-        let budget = length.min(generation.emission.remaining() - 1).min(room).min(rows);
+        let most = room.min(rows).min(generation.emission.remaining() - 1);
+        if let Some(constraint) = &mut generation.request.constraint {
+            let forced = constraint.forced(most, self.text.vocab(), generation.emission.end_ids())?;
+            if !forced.is_empty() {
+                return Ok(Draft { tree: DraftTree::chain(&forced, Origin::Fixed), forced: true });
+            }
+        }
+        let budget = generation.request.draft_len.next().min(most);
         if budget == 0 {
-            return Ok(DraftTree::new());
+            return Ok(Draft::default());
         }
         let mut choices = generation.choices();
         let mut tree = drafter.draft(DraftContext {
@@ -340,7 +351,7 @@ impl Engine {
         let vocab = self.text.vocab();
         let known = tree.nodes().take_while(|(_, node)| (node.token as usize) < vocab).count();
         tree.truncate(known).map_err(&drafter)?;
-        Ok(tree)
+        Ok(Draft { tree, forced: false })
     }
 }
 
@@ -372,8 +383,15 @@ impl Generation {
         let outcome = {
             let logits = Borrowed(rows);
             let mut choices = self.choices();
-            let mut laws = PathLaws::new(tree, &logits, &mut self.pipeline, base, None);
-            self.rule.verify(tree, &mut laws, &mut choices)?
+            let end_ids = self.emission.end_ids();
+            let constraint = self.request.constraint.as_deref_mut();
+            let masks = constraint.map(|constraint| ConstraintMasks::new(tree, constraint, text.vocab(), end_ids));
+            let path_masks = masks.as_ref().map(|masks| masks as &dyn PathMasks);
+            let mut laws = PathLaws::new(tree, &logits, &mut self.pipeline, base, path_masks);
+            let outcome = self.rule.verify(tree, &mut laws, &mut choices);
+            drop(laws);
+            masks.map_or(Ok(()), ConstraintMasks::finish)?;
+            outcome?
         };
         debug_assert_eq!(self.pipeline.len(), base, "the rule restores the history");
         let accepted = outcome.accepted.iter().map(|&node| (node.index() as u32 + 1, tree.node(node).token));
@@ -411,8 +429,9 @@ impl Generation {
                 all.push(top_log_probabilities(logits, text.vocab(), token, n)?);
             }
         }
-        if let Some(reason) = emitted.finish {
-            self.end(reason);
+        match emitted.finish {
+            Some(reason) => self.end(reason),
+            None => self.request.constraint.as_mut().map_or(Ok(()), |constraint| constraint.advance(token))?,
         }
         sink(&emitted);
         Ok(())
@@ -432,6 +451,14 @@ impl Generation {
         self.completion.finish = reason;
         self.finished = true;
     }
+}
+
+/// What a round proposes.
+#[derive(Default)]
+struct Draft {
+    tree: DraftTree,
+    /// Whether a constraint left no choice, rather than a drafter guessing.
+    forced: bool,
 }
 
 /// What a round came to.
