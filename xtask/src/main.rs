@@ -52,13 +52,15 @@ fn run(mut arguments: Arguments) -> anyhow::Result<ExitCode> {
         }
         Some(command) => {
             let pair = matches!(command, "test" | "fetch") && arguments.take_switch("--pair");
+            let gemma = matches!(command, "test" | "fetch") && arguments.take_switch("--gemma");
             let check = command == "bindings" && arguments.take_switch("--check");
             let headers = if command == "abi-check" { arguments.take_value("--headers")? } else { None };
             arguments.finish()?;
             match command {
-                "test" => testing::run(pair)?,
+                "test" => testing::run(pair, gemma)?,
                 "fetch" => {
-                    for path in fetch::models(pair)? {
+                    let paths = if gemma { fetch::gemma()? } else { fetch::models(pair)? };
+                    for path in paths {
                         println!("{}", path.display());
                     }
                 }

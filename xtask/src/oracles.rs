@@ -6,7 +6,7 @@ use anyhow::{Context, Result};
 use std::process::Command;
 
 /// Scripts in `crates/spec-testing/oracles`; each writes to the folder of its name in `crates/spec-testing/data`.
-const ORACLES: &[&str] = &["tensor_types"];
+const ORACLES: &[&str] = &["chat_templates", "pre_tokenizers", "sentencepiece_scores", "tensor_types"];
 
 /// Runs the oracle `name`, or all of them, in a Python environment of their own.
 pub(crate) fn make(name: Option<&str>) -> Result<()> {
@@ -24,6 +24,11 @@ pub(crate) fn make(name: Option<&str>) -> Result<()> {
         .arg(testing.join("oracles/requirements.txt")))?;
     for oracle in known {
         let folder = testing.join("data").join(oracle);
+        // What one script needs alone, and takes long to build, is in a file of its name.
+        let own = testing.join("oracles").join(format!("{oracle}.txt"));
+        if own.is_file() {
+            run(Command::new(&python).args(["-m", "pip", "install", "--quiet", "-r"]).arg(&own))?;
+        }
         std::fs::create_dir_all(&folder).with_context(|| format!("cannot make {}", folder.display()))?;
         run(Command::new(&python).arg(testing.join("oracles").join(format!("{oracle}.py"))).arg(&folder))?;
     }

@@ -8,11 +8,11 @@ use std::ffi::OsString;
 use std::path::Path;
 use std::process::Command;
 
-/// Runs all tests; with `pair`, those that need the two Qwen models as well.
+/// Runs all tests; with `pair`, those that need the two Qwen models as well, with `gemma`, those that need Gemma 3.
 ///
 /// # Errors
 /// The first step that fails ends it. A model that cannot be had is such a failure: nothing is skipped for it.
-pub(crate) fn run(pair: bool) -> Result<()> {
+pub(crate) fn run(pair: bool, gemma: bool) -> Result<()> {
     // Its default features, an updater of itself and probes for tracing, bring an HTTP client that is not wanted here.
     process::ensure_cargo_tool("nextest", &["--no-default-features"])?;
     // Resolved before the first test is compiled, so that a missing model is known after seconds.
@@ -20,11 +20,14 @@ pub(crate) fn run(pair: bool) -> Result<()> {
     if pair {
         fetch::models(true)?;
     }
+    if gemma {
+        fetch::gemma()?;
+    }
     let cache = fetch::cache_folder()?;
 
     process::run(&mut nextest(&cache, ["--workspace"]))?;
-    if pair {
-        let filter = "test(/(^|::)real_qwen_pair/)";
+    let ignored = [(pair, "test(/(^|::)real_qwen_pair/)"), (gemma, "test(/(^|::)real_gemma/)")];
+    for (_, filter) in ignored.into_iter().filter(|(wanted, _)| *wanted) {
         process::run(&mut nextest(&cache, ["--workspace", "--run-ignored", "all", "-E", filter]))?;
     }
     process::run(cargo(["test", "--doc", "--workspace"]).env("SPEC_MODELS", &cache))?;

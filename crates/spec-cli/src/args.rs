@@ -35,6 +35,8 @@ pub(crate) enum Command {
     Bench(BenchArgs),
     /// Run prompts plain and speculative, compare the token ids, and print what speculation gains
     Demo(DemoArgs),
+    /// Bring a model from a hub into the cache, and print where it is
+    Pull(PullArgs),
     /// Look at this machine and say what is wrong with it, and what to do
     Doctor(DoctorArgs),
 }
@@ -137,9 +139,13 @@ fn threads(text: &str) -> Result<usize, String> {
 /// Target, draft and device: what `generate` and `demo` share.
 #[derive(Debug, Args)]
 pub(crate) struct ModelArgs {
-    /// The model that answers: a GGUF file
+    /// The model that answers: a GGUF file, or hf:ORG/REPO[:FILE], which is fetched once
     #[arg(long, short, value_name = "FILE")]
     pub(crate) model: PathBuf,
+
+    /// How text is split into words, for files that do not say so, or say it wrong
+    #[arg(long, value_name = "NAME")]
+    pub(crate) pre_tokenizer: Option<String>,
 
     /// Where guesses come from
     #[arg(long, value_enum, default_value_t = DraftKind::Auto, help_heading = "Speculation")]
@@ -287,17 +293,36 @@ pub(crate) struct GenerateArgs {
 }
 
 #[derive(Debug, Args)]
+#[command(
+    after_help = "The environment: HF_ENDPOINT is another hub, such as a mirror; HF_TOKEN is for what is not public;\n\
+        SPEC_MODELS is where models are kept; SSL_CERT_FILE has the certificates of a network's own."
+)]
+pub(crate) struct PullArgs {
+    /// hf:ORG/REPO[@REVISION][:FILE]; without FILE the one GGUF file of the repository, or its safetensors
+    #[arg(value_name = "SOURCE")]
+    pub(crate) source: String,
+}
+
+#[derive(Debug, Args)]
 pub(crate) struct InspectArgs {
-    /// A GGUF file
+    /// A GGUF file, or hf:ORG/REPO[:FILE]
     #[arg(long, short, value_name = "FILE")]
     pub(crate) model: PathBuf,
+
+    /// How text is split into words, for files that do not say so, or say it wrong
+    #[arg(long, value_name = "NAME")]
+    pub(crate) pre_tokenizer: Option<String>,
 }
 
 #[derive(Debug, Args)]
 pub(crate) struct TokenizeArgs {
-    /// A GGUF file
+    /// A GGUF file, or hf:ORG/REPO[:FILE]
     #[arg(long, short, value_name = "FILE")]
     pub(crate) model: PathBuf,
+
+    /// How text is split into words, for files that do not say so, or say it wrong
+    #[arg(long, value_name = "NAME")]
+    pub(crate) pre_tokenizer: Option<String>,
 
     /// Parse special tokens in the text, and add the beginning token where the model asks for one
     #[arg(long)]

@@ -17,7 +17,7 @@ use crate::session::{Device, Opened};
 use crate::usage;
 
 pub(crate) fn forward(args: &BenchForwardArgs) -> Result<ExitCode> {
-    let opened = Opened::open(&args.model)?;
+    let opened = Opened::open(&args.model, None)?;
     let trained = opened.checkpoint.config().context_length;
     let most = args.rows.iter().copied().max().unwrap_or(0);
     if args.rows.contains(&0) || most == 0 {

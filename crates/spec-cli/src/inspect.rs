@@ -12,7 +12,7 @@ use crate::session::Opened;
 const SHOWN_CHARS: usize = 100;
 
 pub(crate) fn run(args: &InspectArgs) -> Result<ExitCode> {
-    let opened = Opened::open(&args.model)?;
+    let opened = Opened::open(&args.model, args.pre_tokenizer.as_deref())?;
     let mut out = String::new();
     describe(&opened, &mut out)?;
     std::io::stdout().write_all(out.as_bytes())?;

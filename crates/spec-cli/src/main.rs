@@ -8,6 +8,7 @@ mod doctor;
 mod generate;
 mod inspect;
 mod printer;
+mod pull;
 mod report;
 mod session;
 mod tokenize;
@@ -49,6 +50,7 @@ fn main() -> ExitCode {
             Bench::Forward(args) => bench::forward(&args),
         },
         Command::Demo(args) => demo::run(&args),
+        Command::Pull(args) => pull::run(&args),
         Command::Doctor(args) => doctor::run(&args),
     };
     match result {
@@ -83,7 +85,7 @@ fn refuse(error: &clap::Error) -> ExitCode {
 }
 
 fn subcommand() -> String {
-    let known = ["generate", "inspect", "tokenize", "bench", "demo", "doctor"];
+    let known = ["generate", "inspect", "tokenize", "bench", "demo", "pull", "doctor"];
     std::env::args().nth(1).filter(|name| known.contains(&name.as_str())).map_or(String::new(), |name| name + " ")
 }
 

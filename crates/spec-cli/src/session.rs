@@ -9,13 +9,13 @@ use anyhow::{Context, Result};
 use indicatif::{ProgressBar, ProgressStyle};
 use spec_core::Token;
 use spec_cpu::{CpuModel, Isa, KvType, LoadOptions, Pool};
-use spec_model::{Checkpoint, Quantizer, TokenKind, Tokenizer};
+use spec_model::{Checkpoint, Error, Quantizer, TokenKind, Tokenizer};
 use spec_runtime::{
     Chooser, Drafter, Engine, Model, ModelDrafter, NgramDrafter, SuffixDrafter, TokenText, check_vocabularies,
 };
 
 use crate::args::{DraftKind, KvKind, ModelArgs, QuantKind, StorageArgs};
-use crate::usage;
+use crate::{pull, usage};
 
 /// A tokenizer as the engine sees it.
 pub(crate) struct Vocabulary(pub(crate) Tokenizer);
@@ -45,9 +45,14 @@ pub(crate) struct Opened {
 }
 
 impl Opened {
-    pub(crate) fn open(path: &Path) -> Result<Self> {
-        let checkpoint = Checkpoint::open(path)?;
-        let vocabulary = Arc::new(Vocabulary(checkpoint.tokenizer()?));
+    /// Opens a file, or what `hf:ORG/REPO` names; `pre_tokenizer` overrides what the file says about splitting.
+    pub(crate) fn open(path: &Path, pre_tokenizer: Option<&str>) -> Result<Self> {
+        let checkpoint = Checkpoint::open(pull::resolve(path)?)?;
+        let tokenizer = checkpoint.tokenizer_with(pre_tokenizer).map_err(|error| match error {
+            Error::PreTokenizer { .. } => usage(format!("{error}: --pre-tokenizer NAME")),
+            other => other.into(),
+        })?;
+        let vocabulary = Arc::new(Vocabulary(tokenizer));
         Ok(Self { checkpoint, vocabulary })
     }
 
@@ -146,12 +151,12 @@ impl Session {
         let draft = DraftSource::choose(args)?;
         let draft_file = match draft.model {
             Some(path) => {
-                let draft = Opened::open(path)?;
+                let draft = Opened::open(path, args.pre_tokenizer.as_deref())?;
                 check_vocabularies(&*opened.vocabulary, &*draft.vocabulary)
                     .with_context(|| path.display().to_string())?;
                 Some(draft)
             }
-            None if draft.itself => Some(Opened::open(&args.model)?),
+            None if draft.itself => Some(Opened::open(&args.model, args.pre_tokenizer.as_deref())?),
             None => None,
         };
         let device = Device::new(args.threads)?;

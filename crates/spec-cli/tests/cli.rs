@@ -440,3 +440,45 @@ fn the_doctor_tries_the_simulator_that_its_variable_names() {
     let out = doctor(&["--device", "ascend-sim"], &[("SPEC_ASCEND_SIM", library.as_path())]).ok().out();
     assert!(out.contains("self-test: add, matmul") && out.ends_with("ascend-sim can be used\n"), "{out}");
 }
+
+impl Files {
+    /// Writes `name`, the target's file with the bytes behind `key` replaced; `skip` of them stay.
+    fn patched(&self, name: &str, key: &str, skip: usize, with: &[u8]) {
+        let mut bytes = std::fs::read(self.path("target.gguf")).expect("the target");
+        let at = bytes.windows(key.len()).position(|window| window == key.as_bytes()).expect("the key");
+        let start = at + key.len() + skip;
+        bytes[start..start + with.len()].copy_from_slice(with);
+        std::fs::write(self.path(name), bytes).expect("a file");
+    }
+}
+
+#[test]
+fn the_targets_end_tokens_rule_whatever_the_drafts_are() {
+    let files = Files::new();
+    // Behind the key stand the type and the value: for the draft a letter ends a text.
+    files.patched("ends.gguf", "tokenizer.ggml.eos_token_id", 4, &97_u32.to_le_bytes());
+    let tail = "--draft-len 4 -n 60 -p hello --output ids";
+    let plain = files.spec(&format!("generate --model target.gguf --draft none {tail}")).ok().out();
+    let drafted = files.spec(&format!("generate --model target.gguf --draft model --draft-model ends.gguf {tail}"));
+    assert_eq!(drafted.ok().out(), plain);
+}
+
+#[test]
+fn a_file_that_does_not_say_how_text_is_split_is_refused_until_somebody_says() {
+    let files = Files::new();
+    // Behind the key stand the type and the length of the text.
+    files.patched("odd.gguf", "tokenizer.ggml.pre", 12, b"xyz-2");
+    let line = "tokenize --model odd.gguf hello";
+    files.spec(line).refused(2, &["odd.gguf", "`xyz-2`", "qwen2", "llama-bpe", "--pre-tokenizer"]);
+    files.spec(&format!("{line} --pre-tokenizer nope")).refused(2, &["`nope`", "llama-bpe"]);
+    let named = files.spec(&format!("{line} --pre-tokenizer gpt-2")).ok().out();
+    assert_eq!(named, files.spec("tokenize --model target.gguf hello").ok().out());
+}
+
+#[test]
+fn chat_without_a_template_is_refused_with_the_reason() {
+    let files = Files::new();
+    files.patched("bare.gguf", "tokenizer.chat_templat", 0, b"f");
+    files.spec("generate --model bare.gguf --chat -p hi").refused(2, &["bare.gguf", "no chat template"]);
+    files.spec("generate --model bare.gguf -n 2 -p hi").ok();
+}

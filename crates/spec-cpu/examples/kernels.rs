@@ -9,7 +9,8 @@
 use std::time::Instant;
 
 use spec_cpu::{
-    CpuError, Isa, PackedMatrix, Pool, Product, QuantizedRows, WeightMemory, WeightType, matmul, probe, vector,
+    ActivationForm, CpuError, Isa, PackedMatrix, Pool, Product, QuantizedRows, WeightMemory, WeightType, matmul, probe,
+    vector,
 };
 
 /// Weights per array: 0.6 GB at 4.5 bits.
@@ -86,6 +87,14 @@ fn vectors(isa: Isa) {
         out.copy_from_slice(&x);
         std::hint::black_box(vector::exp_sum(isa, out, 5.0));
     });
+    for form in [ActivationForm::Block32, ActivationForm::Block256] {
+        let pool = Pool::new(1).expect("a pool of the caller's thread");
+        let mut rows = QuantizedRows::new(form, x.len()).expect("whole blocks");
+        let (least, _) = best(2000, || rows.quantize(isa, &pool, 1, &x).expect("one row"));
+        println!("quantize {form:?} of {}: {:.2} us", x.len(), least * 1e6);
+        let (least, _) = best(2000, || rows.quantize_silu_mul(isa, &pool, 1, &x, &x).expect("one row"));
+        println!("quantize_silu_mul {form:?} of {}: {:.2} us", x.len(), least * 1e6);
+    }
 }
 
 /// One thread over weights that stay in its second-level cache: what the instructions alone cost.

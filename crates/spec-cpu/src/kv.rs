@@ -329,7 +329,7 @@ impl Vectorize for Quantize<'_> {
     #[inline(always)]
     fn run(self) {
         for (target, &value) in self.out.iter_mut().zip(self.values) {
-            *target = quantize::code(value, self.inverse);
+            *target = quantize::code(value, self.inverse) as i8;
         }
     }
 }

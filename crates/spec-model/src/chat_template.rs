@@ -1,19 +1,24 @@
-//! Chat messages to the text a model was trained on, by the Jinja template in its metadata.
+//! Chat messages to the text a model was trained on, by the Jinja template among its files.
 
+use std::borrow::Cow;
+
+use minijinja::value::Value;
 use minijinja::{Environment, ErrorKind, context};
 
 use crate::gguf::Metadata;
 use crate::{Error, Result};
 
 mod clock;
+mod python;
 #[cfg(test)]
 mod tests;
 
 /// Longest template that is compiled, in bytes; published ones have a few thousand.
 const MAX_TEMPLATE: usize = 1 << 20;
-/// Instructions a rendering may take: a part for the template and a part for each message.
-const FUEL: u64 = 200_000;
-const FUEL_PER_MESSAGE: u64 = 20_000;
+/// Instructions a rendering may take: a part for the template and a part for each byte of the conversation, which has
+/// at least a dozen bytes a message.
+const FUEL: u64 = 400_000;
+const FUEL_PER_BYTE: u64 = 1_000;
 /// Nesting of macros and blocks.
 const MAX_NESTING: usize = 64;
 const NAME: &str = "chat";
@@ -34,10 +39,24 @@ impl Message {
     }
 }
 
-/// A compiled chat template. It is rendered as the Hugging Face library does: blocks are trimmed, `bos_token` and
-/// `eos_token` are set, `raise_exception` and `strftime_now` (UTC) exist.
+/// A conversation in JSON, as chat interfaces exchange it. The order of keys is kept: it is what models were shown.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Conversation<'a> {
+    /// An array of messages: objects with `role` and `content`, and whatever else the template reads.
+    pub messages: &'a str,
+    /// An array of tools, each an object of type `function`.
+    pub tools: Option<&'a str>,
+    /// An object whose entries are variables of the template, such as `enable_thinking`.
+    pub variables: Option<&'a str>,
+    /// Whether the text goes on to where the assistant is to answer.
+    pub add_generation_prompt: bool,
+}
+
+/// A compiled chat template. It is rendered as the Hugging Face library does: blocks are trimmed, values print as in
+/// Python, `bos_token` and `eos_token` are set, `tools` and `documents` are none when there are none, and
+/// `raise_exception` and `strftime_now` (UTC) exist.
 ///
-/// Templates come from files, so nesting and the number of instructions are bounded, and nothing but the messages is
+/// Templates come from files, so nesting and the number of instructions are bounded, and nothing but the conversation is
 /// reachable. The memory of a rendering is not: a template that doubles a string over and over reaches any size within
 /// its budget. Render templates of files that you do not trust where memory is limited.
 #[derive(Debug)]
@@ -66,6 +85,33 @@ impl ChatTemplate {
         Self::new(source, &bos, &eos).map(Some)
     }
 
+    /// Compiles the template of a model in the Hugging Face layout: `jinja`, the text of its `chat_template.jinja`, where
+    /// there is that file, else the one in the bytes of `tokenizer_config.json`, whose special tokens it gets. Where that
+    /// has several by name, `default` is taken. `None` when there is none. `file` stands for the configuration in messages.
+    ///
+    /// # Errors
+    /// [`Error::ChatTemplate`] when it does not compile, [`Error::Tokenizer`] when the configuration is not such JSON.
+    pub fn from_config(config: &[u8], jinja: Option<&str>, file: &str) -> Result<Option<Self>> {
+        let config: Config = serde_json::from_slice(config)
+            .map_err(|error| Error::Tokenizer { file: file.to_owned(), problem: error.to_string() })?;
+        let source = match (jinja, config.chat_template) {
+            (Some(jinja), _) => jinja.to_owned(),
+            (None, Some(Templates::One(source))) => source,
+            (None, Some(Templates::Several(templates))) => {
+                match templates.into_iter().find(|template| template.name == "default") {
+                    Some(default) => default.template,
+                    None => return Ok(None),
+                }
+            }
+            (None, None) => return Ok(None),
+        };
+        let text = |token: Option<Special>| match token {
+            Some(Special::Text(text) | Special::Object { content: text }) => text,
+            None => String::new(),
+        };
+        Self::new(&source, &text(config.bos_token), &text(config.eos_token)).map(Some)
+    }
+
     /// Compiles `source`.
     ///
     /// # Errors
@@ -80,7 +126,11 @@ impl ChatTemplate {
         environment.set_trim_blocks(true);
         environment.set_lstrip_blocks(true);
         environment.set_recursion_limit(MAX_NESTING);
+        environment.set_formatter(python::print);
         environment.set_unknown_method_callback(minijinja_contrib::pycompat::unknown_method_callback);
+        environment.add_filter("tojson", python::tojson);
+        environment.add_filter("string", |value: Value| python::str(&value));
+        environment.add_test("sequence", is_sequence);
         environment.add_function("raise_exception", |message: String| -> Result<String, minijinja::Error> {
             Err(minijinja::Error::new(ErrorKind::InvalidOperation, message))
         });
@@ -88,7 +138,7 @@ impl ChatTemplate {
             clock::strftime(&format, clock::seconds_now())
                 .map_err(|problem| minijinja::Error::new(ErrorKind::InvalidOperation, problem))
         });
-        environment.add_template_owned(NAME, source.to_owned()).map_err(engine_error)?;
+        environment.add_template_owned(NAME, without_tracking(source).into_owned()).map_err(engine_error)?;
         Ok(Self { environment, bos_token: bos_token.to_owned(), eos_token: eos_token.to_owned() })
     }
 
@@ -105,19 +155,114 @@ impl ChatTemplate {
     /// # Errors
     /// As [`Self::render`].
     pub fn render_with(&self, messages: &[Message], add_generation_prompt: bool) -> Result<String> {
-        let values: Vec<_> = messages.iter().map(|m| context! { role => m.role, content => m.content }).collect();
-        let mut environment = self.environment.clone();
-        environment.set_fuel(Some(FUEL + FUEL_PER_MESSAGE * messages.len() as u64));
-        let template = environment.get_template(NAME).map_err(engine_error)?;
-        template
-            .render(context! {
-                messages => values,
-                add_generation_prompt,
-                bos_token => self.bos_token,
-                eos_token => self.eos_token,
-            })
-            .map_err(engine_error)
+        let values = messages.iter().map(|m| context! { role => m.role, content => m.content }).collect();
+        let bytes = messages.iter().map(|m| m.role.len() + m.content.len() + 24).sum();
+        self.render_values(values, Value::from(()), Value::from(()), add_generation_prompt, bytes)
     }
+
+    /// As [`Self::render`], of messages with tools and whatever else the template reads.
+    ///
+    /// # Errors
+    /// As [`Self::render`], and for text that is not JSON of the right form.
+    pub fn render_json(&self, conversation: &Conversation<'_>) -> Result<String> {
+        let parse = |part: &str, text: &str| {
+            serde_json::from_str::<Value>(text)
+                .map_err(|error| Error::ChatTemplate { problem: format!("{part} cannot be read: {error}") })
+        };
+        let messages = parse("messages", conversation.messages)?;
+        let tools = conversation.tools.map_or(Ok(Value::from(())), |text| parse("tools", text))?;
+        let variables = conversation.variables.map_or(Ok(Value::from(())), |text| parse("variables", text))?;
+        let given = [Some(conversation.messages), conversation.tools, conversation.variables];
+        let bytes = given.into_iter().flatten().map(str::len).sum();
+        self.render_values(messages, tools, variables, conversation.add_generation_prompt, bytes)
+    }
+
+    fn render_values(
+        &self,
+        messages: Value,
+        tools: Value,
+        variables: Value,
+        add_generation_prompt: bool,
+        bytes: usize,
+    ) -> Result<String> {
+        let mut environment = self.environment.clone();
+        environment.set_fuel(Some(FUEL + FUEL_PER_BYTE * bytes as u64));
+        let template = environment.get_template(NAME).map_err(engine_error)?;
+        let own = context! {
+            messages,
+            tools,
+            documents => (),
+            add_generation_prompt,
+            bos_token => self.bos_token,
+            eos_token => self.eos_token,
+        };
+        let all = if variables.is_none() {
+            own
+        } else {
+            context! { ..own, ..variables }
+        };
+        template.render(all).map_err(engine_error)
+    }
+}
+
+/// What is used of `tokenizer_config.json`.
+#[derive(serde::Deserialize)]
+struct Config {
+    chat_template: Option<Templates>,
+    bos_token: Option<Special>,
+    eos_token: Option<Special>,
+}
+
+#[derive(serde::Deserialize)]
+#[serde(untagged)]
+enum Templates {
+    One(String),
+    Several(Vec<Named>),
+}
+
+#[derive(serde::Deserialize)]
+struct Named {
+    name: String,
+    template: String,
+}
+
+/// A special token, by its text alone or as an object.
+#[derive(serde::Deserialize)]
+#[serde(untagged)]
+enum Special {
+    Text(String),
+    Object { content: String },
+}
+
+/// In Jinja everything with a length and items is a sequence, texts and maps too.
+fn is_sequence(value: &Value) -> bool {
+    use minijinja::value::ValueKind::{Iterable, Map, Seq, String};
+    matches!(value.kind(), Seq | Iterable | Map | String)
+}
+
+/// `source` with the tags that mark what the model said, which training alone uses, made into tags without effect on
+/// the text: `{% generation %}` to `{% if true %}`.
+fn without_tracking(source: &str) -> Cow<'_, str> {
+    if !source.contains("generation") {
+        return Cow::Borrowed(source);
+    }
+    let mut out = String::with_capacity(source.len());
+    let mut rest = source;
+    while let Some((before, tag)) = rest.split_once("{%") {
+        out.push_str(before);
+        out.push_str("{%");
+        let inner = tag.split_once("%}").map_or(tag, |(inner, _)| inner);
+        let word = inner.trim_matches(|c: char| c.is_whitespace() || c == '-' || c == '+');
+        let plain = match word {
+            "generation" => "if true",
+            "endgeneration" => "endif",
+            _ => word,
+        };
+        out.push_str(&inner.replacen(word, plain, usize::from(!word.is_empty())));
+        rest = &tag[inner.len()..];
+    }
+    out.push_str(rest);
+    Cow::Owned(out)
 }
 
 fn engine_error(error: minijinja::Error) -> Error {

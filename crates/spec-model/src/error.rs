@@ -159,14 +159,13 @@ pub enum Error {
         /// Architecture name.
         architecture: &'static str,
     },
-    /// `tokenizer.ggml.pre` names splitting rules that this version does not know.
-    #[error(
-        "{file}: pre-tokenizer `{found}` is unknown; known: {known}; name one of these explicitly if you know that it fits"
-    )]
+    /// `tokenizer.ggml.pre` is missing, or names splitting rules that this version does not know. Guessing would give
+    /// nearly right tokens, and a worse answer without a word.
+    #[error("{file}: {found}; known: {known}; name one of these explicitly if you know that it fits")]
     PreTokenizer {
         /// File name.
         file: String,
-        /// The name found, or given as override.
+        /// What is missing, or the name found or given as override.
         found: String,
         /// All known names.
         known: String,

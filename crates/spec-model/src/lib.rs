@@ -9,7 +9,7 @@
 //! | file format | [`gguf::Gguf`] | GGUF version 2 and 3, little-endian |
 //! | configuration | [`ModelConfig`] | architectures in [`ARCHITECTURES`] |
 //! | weights | [`Weights`] of [`TensorView`] | element types in [`TensorType`], quantised by [`Quantizer`] |
-//! | text to ids and back | [`Tokenizer`] | byte-level BPE |
+//! | text to ids and back | [`Tokenizer`] | byte-level BPE, SentencePiece with scores; `tokenizer.json` |
 //! | messages to text | [`ChatTemplate`] | the Jinja dialect of published templates |
 //!
 //! Nothing here computes a forward pass, and no other layer is needed to use it:
@@ -51,7 +51,7 @@ mod tokenizer;
 mod weights;
 
 pub use architecture::{ARCHITECTURES, Architecture, RopeStyle};
-pub use chat_template::{ChatTemplate, Message};
+pub use chat_template::{ChatTemplate, Conversation, Message};
 pub use checkpoint::Checkpoint;
 pub use config::{Activation, ModelConfig, NormKind, SlidingWindow};
 pub use dequantize::{IQ4_VALUES, dequantize};

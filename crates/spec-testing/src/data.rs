@@ -83,6 +83,7 @@ pub fn reference(model: Model) -> Reference {
         Model::SmolLm2 => include_str!("../data/reference/smollm2-135m-instruct-q4_1.json"),
         Model::QwenDraft => include_str!("../data/reference/qwen2.5-coder-0.5b-instruct-q4_k_m.json"),
         Model::QwenTarget => include_str!("../data/reference/qwen2.5-coder-1.5b-instruct-q4_k_m.json"),
+        Model::Gemma => include_str!("../data/reference/gemma-3-270m-q4_k_m.json"),
     };
     let reference: Reference = serde_json::from_str(text).expect("the reference data parses");
     assert_eq!(reference.model, model.stem(), "the reference belongs to the model");
@@ -95,7 +96,7 @@ mod tests {
 
     #[test]
     fn every_model_has_a_reference_and_every_prompt_a_text() {
-        for model in [Model::SmolLm2, Model::QwenDraft, Model::QwenTarget] {
+        for model in [Model::SmolLm2, Model::QwenDraft, Model::QwenTarget, Model::Gemma] {
             let reference = reference(model);
             assert!(!reference.tokenize.is_empty());
             assert!(reference.complete.iter().all(|case| !case.prompt_ids.is_empty() && !case.generated.is_empty()));

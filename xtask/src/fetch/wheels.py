@@ -1,4 +1,4 @@
-"""Free space, checksums and wheels for `cargo xtask fetch`.
+"""Free space, checksums, wheels and archives for `cargo xtask fetch`.
 
 In Python because pip needs it anyway: the alternative is compiling inflate and SHA-256 into xtask for everyone.
 """
@@ -7,6 +7,7 @@ import hashlib
 import os
 import shutil
 import sys
+import tarfile
 import zipfile
 
 CHUNK = 1 << 20
@@ -57,7 +58,18 @@ def join(output, *paths):
     return digest.hexdigest()
 
 
+def unpack(archive, folder, *members):
+    """Writes members of a gzipped tar into a folder, without their folders."""
+    os.makedirs(folder)
+    with tarfile.open(archive, "r:gz") as source:
+        for member in members:
+            with source.extractfile(member) as content, open(os.path.join(folder, os.path.basename(member)), "wb") as sink:
+                shutil.copyfileobj(content, sink)
+    return "ok"
+
+
 try:
-    print({"free": free, "check": check, "sha256": sha256, "join": join}[sys.argv[1]](*sys.argv[2:]))
-except (OSError, zipfile.BadZipFile) as error:
+    actions = {"free": free, "check": check, "sha256": sha256, "join": join, "unpack": unpack}
+    print(actions[sys.argv[1]](*sys.argv[2:]))
+except (OSError, KeyError, tarfile.TarError, zipfile.BadZipFile) as error:
     sys.exit(f"{error}")

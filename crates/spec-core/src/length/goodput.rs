@@ -115,6 +115,9 @@ impl LengthPolicy for Goodput {
         }
         match self.gate.ask() {
             Ask::No => 0,
+            Ask::Try { tokens, .. } if self.drafter == DraftCost::Free => {
+                self.prices.trial_tokens(tokens).min(self.most)
+            }
             Ask::Try { tokens, .. } => tokens.min(self.most),
             Ask::Yes => match self.best_length() {
                 0 => {

@@ -16,6 +16,8 @@ pub struct Prices {
 impl Prices {
     /// A token that a draft model catches up on, as a share of one it drafts: it goes through a pass of many rows.
     pub const CATCH_UP: f64 = 1.0 / 14.0;
+    /// What a trial of a free drafter may cost, as a share of a pass of one row.
+    pub const TRIAL: f64 = 0.3;
 
     /// Nothing measured yet; passes of up to `rows` rows.
     pub fn new(rows: usize) -> Self {
@@ -30,6 +32,13 @@ impl Prices {
     /// Seconds of a target pass of `rows` rows. More rows never cost less.
     pub fn pass(&self, rows: usize) -> f64 {
         (1..=rows).fold(0.0, |most, fewer| self.verify.at(fewer).max(most))
+    }
+
+    /// Tokens, of `most` and at least one, that a free draft may have for the sake of trying: their rows add to a pass at most
+    /// [`TRIAL`](Self::TRIAL) of one that drafts nothing. Rows of a model that the caches hold can cost a third of a pass each.
+    pub fn trial_tokens(&self, most: usize) -> usize {
+        let affordable = self.pass(1) * (1.0 + Self::TRIAL);
+        (2..=most).rev().find(|&tokens| self.pass(1 + tokens) <= affordable).unwrap_or(1)
     }
 
     /// The greatest number of rows of which the cost is more than a guess: twice the longest pass seen.

@@ -130,41 +130,47 @@ pub(crate) fn scale(values: &[f32]) -> (f32, f32) {
 
 /// Rounds to the nearest integer, ties to even: at 1.5 * 2^23 an f32 has no fraction bits left.
 ///
-/// In a block that is not finite the inverse scale is zero and a product may be NaN; the code is then some byte, which the NaN
+/// In a block that is not finite the inverse scale is zero and a product may be NaN; the code is then some number, which the NaN
 /// scale makes irrelevant.
 #[inline(always)]
-pub(crate) fn code(value: f32, inverse: f32) -> i8 {
+pub(crate) fn code(value: f32, inverse: f32) -> i32 {
     const MAGIC: f32 = 12_582_912.0;
-    (value * inverse + MAGIC).to_bits() as i8
+    (value * inverse + MAGIC).to_bits().wrapping_sub(MAGIC.to_bits()).cast_signed()
 }
 
+/// The codes of 32 values, and the sums of the first and the second half.
+///
+/// Sums are formed from the integers in their registers: reading the bytes back would wait for their store.
 #[inline(always)]
-fn codes32(values: &[f32], inverse: f32) -> Codes {
+fn codes32(values: &[f32; 32], inverse: f32) -> (Codes, [i32; 2]) {
     let mut codes = Codes([0; 32]);
-    for (target, value) in codes.0.iter_mut().zip(values) {
-        *target = code(*value, inverse);
+    let mut sums = [0_i32; 2];
+    for ((codes, values), sum) in codes.0.chunks_exact_mut(16).zip(values.chunks_exact(16)).zip(&mut sums) {
+        let mut numbers = [0_i32; 16];
+        for (number, value) in numbers.iter_mut().zip(values) {
+            *number = code(*value, inverse);
+        }
+        for (code, number) in codes.iter_mut().zip(numbers) {
+            *code = number as i8;
+        }
+        *sum = numbers.iter().fold(0, |sum, number| sum.wrapping_add(*number));
     }
-    codes
-}
-
-#[inline(always)]
-fn sum(codes: &[i8]) -> i32 {
-    codes.iter().map(|&code| i32::from(code)).sum()
+    (codes, sums)
 }
 
 #[inline(always)]
 fn block32(values: &[f32; 32], row: usize, block: usize, target: &Target<'_>) {
     let (scale, inverse) = scale(values);
-    let codes = codes32(values, inverse);
-    let sum = sum(&codes.0);
+    let (codes, sums) = codes32(values, inverse);
+    let sum = sums[0].wrapping_add(sums[1]);
     let at = target.index(row, block, 1);
     // SAFETY: entries of this row and block only, written by one task.
     unsafe {
         target.codes.set(at, codes);
         target.scales.set(at, scale);
         target.scaled_sums.set(at, scale * sum as f32);
-        target.starts.set(at, -16 * sum);
-        target.sums.set(at, -128 * sum);
+        target.starts.set(at, sum.wrapping_mul(-16));
+        target.sums.set(at, sum.wrapping_mul(-128));
     }
 }
 
@@ -172,10 +178,9 @@ fn block32(values: &[f32; 32], row: usize, block: usize, target: &Target<'_>) {
 fn block256(values: &[f32; 256], row: usize, block: usize, target: &Target<'_>) {
     let (scale, inverse) = scale(values);
     let mut sums = [0_i32; 16];
-    for (sub, values) in values.chunks_exact(32).enumerate() {
-        let codes = codes32(values, inverse);
-        sums[2 * sub] = sum(&codes.0[..16]);
-        sums[2 * sub + 1] = sum(&codes.0[16..]);
+    for (sub, (values, sums)) in values.chunks_exact(32).zip(sums.chunks_exact_mut(2)).enumerate() {
+        let (codes, halves) = codes32(values.first_chunk().expect("chunks of 32"), inverse);
+        sums.copy_from_slice(&halves);
         let at = target.index(row, block * 8 + sub, 8);
         // SAFETY: an entry of this row and block only, written by one task.
         unsafe { target.codes.set(at, codes) };
@@ -186,11 +191,11 @@ fn block256(values: &[f32; 256], row: usize, block: usize, target: &Target<'_>) 
     for (sub, sum) in sums.iter().enumerate() {
         let at = target.index(row, block * 16 + sub, 16);
         // SAFETY: as above.
-        unsafe { target.starts.set(at, -32 * sum) };
+        unsafe { target.starts.set(at, sum.wrapping_mul(-32)) };
     }
     for (pair, sums) in sums.chunks_exact(4).enumerate() {
         let at = target.index(row, block * 4 + pair, 4);
-        let (first, second) = (sums[0] + sums[1], sums[2] + sums[3]);
+        let (first, second) = (sums[0].wrapping_add(sums[1]), sums[2].wrapping_add(sums[3]));
         // SAFETY: as above.
         unsafe { target.sums.set(at, first & 0xffff | second << 16) };
     }

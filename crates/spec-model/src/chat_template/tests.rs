@@ -1,3 +1,6 @@
+use serde_json::Value as Json;
+use serde_json::value::RawValue;
+
 use super::*;
 
 fn render(source: &str, messages: &[Message]) -> Result<String> {
@@ -67,4 +70,106 @@ fn dates_are_formatted_as_c_does() {
     }
     assert!(clock::strftime("%Q", 0).is_err());
     assert!(clock::strftime("%", 0).is_err());
+}
+
+const ORACLE: &str = include_str!("../../../spec-testing/data/chat_templates/rendered.json");
+
+/// What jinja2 says of some templates, with conversations as they are written: the order of keys counts.
+#[derive(serde::Deserialize)]
+struct Oracle<'a> {
+    #[serde(borrow)]
+    conversations: std::collections::BTreeMap<String, Written<'a>>,
+    templates: Vec<Rendered>,
+}
+
+#[derive(serde::Deserialize)]
+struct Written<'a> {
+    #[serde(borrow)]
+    messages: &'a RawValue,
+    #[serde(borrow)]
+    tools: Option<&'a RawValue>,
+    #[serde(borrow)]
+    variables: Option<&'a RawValue>,
+}
+
+#[derive(serde::Deserialize)]
+struct Rendered {
+    name: String,
+    source: String,
+    results: std::collections::BTreeMap<String, [Option<String>; 2]>,
+}
+
+#[test]
+fn templates_render_byte_for_byte_as_in_python_and_refuse_what_python_refuses() {
+    let oracle: Oracle<'_> = serde_json::from_str(ORACLE).unwrap();
+    let (mut wrong, mut compared) = (Vec::new(), 0);
+    for template in &oracle.templates {
+        let compiled = match ChatTemplate::new(&template.source, "<s>", "</s>") {
+            Ok(compiled) => compiled,
+            Err(error) => {
+                wrong.push(format!("{}: {error}", template.name));
+                continue;
+            }
+        };
+        for (name, results) in &template.results {
+            let written = &oracle.conversations[name];
+            for (add_generation_prompt, theirs) in [false, true].into_iter().zip(results) {
+                let conversation = Conversation {
+                    messages: written.messages.get(),
+                    tools: written.tools.map(RawValue::get),
+                    variables: written.variables.map(RawValue::get),
+                    add_generation_prompt,
+                };
+                let ours = compiled.render_json(&conversation);
+                compared += 1;
+                if ours.as_ref().ok() != theirs.as_ref() {
+                    wrong.push(format!("{} of {name}:\n  ours   {ours:?}\n  theirs {theirs:?}", template.name));
+                }
+            }
+        }
+    }
+    assert!(wrong.is_empty(), "{} of {compared} differ:\n{}", wrong.len(), wrong.join("\n"));
+    assert!(compared > 300);
+}
+
+#[test]
+fn templates_in_a_configuration_are_found_in_each_form() {
+    let render = |config: Json, jinja| {
+        let template = ChatTemplate::from_config(config.to_string().as_bytes(), jinja, "t.json").unwrap();
+        template.map(|template| template.render(&[Message::new("user", "hi")]).unwrap())
+    };
+    let source = "{{ bos_token }}{{ messages[0].content }}{{ eos_token }}";
+    let tokens = |template: Json| serde_json::json!({ "chat_template": template, "bos_token": "<s>", "eos_token": { "content": "</s>" } });
+    assert_eq!(render(tokens(source.into()), None).unwrap(), "<s>hi</s>");
+    let several =
+        serde_json::json!([{ "name": "tool_use", "template": "x" }, { "name": "default", "template": source }]);
+    assert_eq!(render(tokens(several), None).unwrap(), "<s>hi</s>");
+    assert_eq!(render(tokens("x".into()), Some("file: {{ bos_token }}")).unwrap(), "file: <s>");
+    assert_eq!(render(tokens(Json::Null), None), None);
+    assert!(ChatTemplate::from_config(b"[", None, "t.json").unwrap_err().to_string().starts_with("t.json"));
+}
+
+#[test]
+fn conversations_that_are_not_json_are_refused_with_the_part() {
+    let template = ChatTemplate::new("{{ messages }}", "", "").unwrap();
+    let problem = |conversation: Conversation<'_>| template.render_json(&conversation).unwrap_err().to_string();
+    assert!(problem(Conversation { messages: "[", ..Default::default() }).contains("messages"));
+    assert!(problem(Conversation { messages: "[]", tools: Some("{"), ..Default::default() }).contains("tools"));
+    let deep = "[".repeat(100_000);
+    assert!(problem(Conversation { messages: &deep, ..Default::default() }).contains("messages"));
+}
+
+#[test]
+fn variables_cannot_take_the_place_of_the_conversation() {
+    let template = ChatTemplate::new("{{ messages }}{{ name }}", "", "").unwrap();
+    let conversation =
+        Conversation { messages: "[]", variables: Some(r#"{"messages":"forged","name":"x"}"#), ..Default::default() };
+    let text = template.render_json(&conversation).unwrap();
+    assert!(text.ends_with('x') && !text.contains("forged"), "{text}");
+}
+
+#[test]
+fn numbers_are_written_as_python_writes_them() {
+    let text = render("{{ 1e15 }} {{ 1e16 }} {{ 1.5e-5 }} {{ 0.0001 }} {{ 100.0 }} {{ 1e22 }} {{ 0.1 }}", &[]).unwrap();
+    assert_eq!(text, "1000000000000000.0 1e+16 1.5e-05 0.0001 100.0 1e+22 0.1");
 }

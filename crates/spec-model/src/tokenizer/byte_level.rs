@@ -28,7 +28,7 @@ static BYTES: LazyLock<[Option<u8>; END as usize]> = LazyLock::new(|| {
 });
 
 /// The byte that `character` stands for.
-fn byte_of(character: char) -> Option<u8> {
+pub(super) fn byte_of(character: char) -> Option<u8> {
     BYTES.get(character as usize).copied().flatten()
 }
 
@@ -38,6 +38,7 @@ pub(super) fn decode(text: &str) -> Option<Vec<u8>> {
 }
 
 /// The character that stands for `byte`.
+#[cfg(test)]
 pub(super) fn character_of(byte: u8) -> char {
     let mut characters = (0..END).filter_map(char::from_u32);
     characters.find(|&c| byte_of(c) == Some(byte)).expect("the alphabet has a character for every byte")

@@ -1,47 +1,62 @@
-//! Text to token ids and back, from GGUF metadata.
+//! Text to token ids and back, from GGUF metadata or from a `tokenizer.json`.
 //!
-//! Metadata is turned into the text of a `tokenizer.json` and loaded by the `tokenizers` crate, so that there is one
-//! path for both forms of checkpoint. Bytes of tokens come from the token list itself: decoding is exact, and
-//! independent of any cleaning up that a decoder might do.
+//! Byte-pair encoding with a list of merges is left to the `tokenizers` crate, SentencePiece's merging by scores is done
+//! here. Bytes of tokens come from the token list itself: decoding is exact, and independent of any cleaning up that a
+//! decoder might do.
 
+mod bpe;
 mod byte_level;
-mod json;
+mod metadata;
+mod pieces;
 mod pre_tokenizer;
+mod published;
 #[cfg(test)]
 mod tests;
 mod vocabulary;
-
-use tokenizers::models::bpe::BPE;
-use tokenizers::{
-    AddedVocabulary, DecoderWrapper, NormalizerWrapper, OffsetReferential, OffsetType, PostProcessorWrapper,
-    PreTokenizerWrapper, TokenizerImpl,
-};
 
 pub use pre_tokenizer::known_pre_tokenizers;
 pub use vocabulary::TokenKind;
 
 use crate::gguf::Metadata;
 use crate::{Error, Result};
+use bpe::Bpe;
+use pieces::Pieces;
 use vocabulary::Vocabulary;
 
 /// Texts that end a turn or a document in published models, besides the ids that metadata names.
-const END_TEXTS: [&str; 6] = ["<|im_end|>", "<|endoftext|>", "<|eot_id|>", "<|eom_id|>", "<end_of_turn>", "</s>"];
+const END_TEXTS: [&str; 12] = [
+    "<|im_end|>",
+    "<|endoftext|>",
+    "<|end_of_text|>",
+    "<|eot_id|>",
+    "<|eom_id|>",
+    "<|end|>",
+    "<|return|>",
+    "<|call|>",
+    "<end_of_turn>",
+    "<end_of_utterance>",
+    "<｜end▁of▁sentence｜>",
+    "[EOT]",
+];
+/// Those that are an end only where they are control tokens: they also occur as plain text.
+const CONTROL_END_TEXTS: [&str; 3] = ["</s>", "<eos>", "<EOT>"];
 
-/// The loaded form. Naming the model's type, where the crate's own `Tokenizer` finds out, halves the time to load: the
-/// vocabulary then goes straight from the text into its table.
-type Loaded = TokenizerImpl<BPE, NormalizerWrapper, PreTokenizerWrapper, PostProcessorWrapper, DecoderWrapper>;
-
-/// A byte-level BPE tokenizer.
+/// Text to ids and back in the vocabulary of one model.
 pub struct Tokenizer {
     vocabulary: Vocabulary,
-    /// Takes the text of control tokens for plain text.
-    plain: Loaded,
-    /// Finds control and user-defined tokens in text.
-    added: AddedVocabulary,
-    missing_bytes: Vec<u8>,
+    encoder: Encoder,
     bos: Option<u32>,
+    eos: Option<u32>,
     add_bos: bool,
+    add_eos: bool,
+    /// Encoding puts a space in front of text.
+    space_prefix: bool,
     ends: Vec<u32>,
+}
+
+enum Encoder {
+    Bpe(Box<Bpe>),
+    Pieces(Box<Pieces>),
 }
 
 impl std::fmt::Debug for Tokenizer {
@@ -56,96 +71,48 @@ impl std::fmt::Debug for Tokenizer {
 }
 
 impl Tokenizer {
-    /// Builds the tokenizer that the metadata describes; `pre_tokenizer` overrides `tokenizer.ggml.pre` with one of
-    /// [`known_pre_tokenizers`].
+    /// Builds the tokenizer that the metadata describes: byte-level BPE (`gpt2`), whose pre-tokenizer may be overridden by
+    /// one of [`known_pre_tokenizers`], or SentencePiece with scores (`llama`), which has none.
     ///
     /// # Errors
-    /// [`Error::PreTokenizer`] for unknown splitting rules, [`Error::Tokenizer`] for tables that contradict each other,
-    /// [`Error::Unsupported`] for other kinds of tokenizer, and the errors about keys.
+    /// [`Error::PreTokenizer`] for missing or unknown splitting rules, [`Error::Tokenizer`] for tables that contradict
+    /// each other, [`Error::Unsupported`] for other kinds of tokenizer, and the errors about keys.
     pub fn from_metadata(metadata: Metadata<'_>, pre_tokenizer: Option<&str>) -> Result<Self> {
-        let file = metadata.file();
-        let fail = |problem: String| Error::Tokenizer { file: file.to_owned(), problem };
-        let model = metadata.str("tokenizer.ggml.model")?;
-        if model != "gpt2" {
-            return Err(Error::Unsupported {
-                file: file.to_owned(),
-                what: format!("tokenizer model `{model}` (only byte-level BPE, `gpt2`, is read)"),
-            });
-        }
-        let name = match pre_tokenizer {
-            Some(name) => name,
-            None => metadata.str("tokenizer.ggml.pre")?,
-        };
-        let rules = pre_tokenizer::find(file, name)?;
-        let vocabulary = Vocabulary::from_metadata(metadata)?;
-        let text = json::build(metadata, &vocabulary, rules)?;
-        let mut plain = Loaded::from_bytes(&text).map_err(|e| fail(e.to_string()))?;
-        check_loaded(&plain, &vocabulary).map_err(fail)?;
-        let added = plain.get_added_vocabulary().clone();
-        plain.set_encode_special_tokens(true);
+        metadata::load(metadata, pre_tokenizer)
+    }
 
-        let id = |key: &str| match metadata.optional_u32(key)? {
-            Some(id) if id as usize >= vocabulary.len() => {
-                Err(metadata.bad(key, format!("{id} is not below the {} tokens", vocabulary.len())))
-            }
-            id => Ok(id),
-        };
-        let bos = id("tokenizer.ggml.bos_token_id")?;
-        let add_bos = metadata.optional_bool("tokenizer.ggml.add_bos_token")?.unwrap_or(rules.adds_bos);
-        if add_bos && bos.is_none() {
-            return Err(fail("BOS is to be added, but `tokenizer.ggml.bos_token_id` is missing".into()));
-        }
-        let mut ends = Vec::new();
-        for key in ["eos_token_id", "eot_token_id", "eom_token_id"] {
-            ends.extend(id(&format!("tokenizer.ggml.{key}"))?);
-        }
-        let ends_turn = |text: &str, kind| END_TEXTS.contains(&text) && (kind == TokenKind::Control || text != "</s>");
-        ends.extend(vocabulary.iter().filter(|&(_, text, kind)| ends_turn(text, kind)).map(|(id, ..)| id));
-        ends.sort_unstable();
-        ends.dedup();
-        let lacks_token =
-            |&byte: &u8| plain.token_to_id(byte_level::character_of(byte).encode_utf8(&mut [0; 4])).is_none();
-        let missing_bytes = (0..=u8::MAX).filter(lacks_token).collect();
-        Ok(Self { vocabulary, plain, added, missing_bytes, bos, add_bos, ends })
+    /// Builds the tokenizer of a model in the Hugging Face layout: the bytes of its `tokenizer.json`, and where there are
+    /// such files, of `tokenizer_config.json` (special tokens) and `generation_config.json` (ids that end an answer).
+    /// `file` stands for the first in messages.
+    ///
+    /// # Errors
+    /// [`Error::Tokenizer`] for text that is not such JSON or contradicts itself, [`Error::Unsupported`] for models other
+    /// than BPE and for components that are not among those that published decoders use.
+    pub fn from_json(text: &[u8], config: Option<&[u8]>, generation: Option<&[u8]>, file: &str) -> Result<Self> {
+        published::load(text, config, generation, file)
     }
 
     /// Token ids of `text`. Without `special` the text of control tokens is plain text. With it control tokens are
-    /// parsed to their ids, and BOS comes first when the metadata says so and the text does not begin with it already.
+    /// parsed to their ids; BOS comes first, and EOS last, where the model's files say so and the text does not have
+    /// them already.
     ///
     /// # Errors
-    /// [`Error::Encode`] when a byte of the text has no token in this vocabulary: nothing is substituted or dropped.
+    /// [`Error::Encode`] when a byte of the text has no token in this vocabulary: nothing is dropped.
     pub fn encode(&self, text: &str, special: bool) -> Result<Vec<u32>> {
         let mut ids = Vec::new();
+        let encoded = match &self.encoder {
+            Encoder::Bpe(bpe) => bpe.encode(text, special, &mut ids),
+            Encoder::Pieces(pieces) => pieces.encode(text, special, &mut ids),
+        };
+        encoded.map_err(|problem| Error::Encode { problem })?;
         if !special {
-            self.encode_plain(text, &mut ids)?;
             return Ok(ids);
-        }
-        let pieces = self.added.extract_and_normalize(None::<&NormalizerWrapper>, text);
-        for (piece, _, tokens) in pieces.get_splits(OffsetReferential::Original, OffsetType::Byte) {
-            match tokens {
-                Some(tokens) => ids.extend(tokens.iter().map(|token| token.id)),
-                None => self.encode_plain(piece, &mut ids)?,
-            }
         }
         if let Some(bos) = self.bos.filter(|bos| self.add_bos && ids.first() != Some(bos)) {
             ids.insert(0, bos);
         }
+        ids.extend(self.eos.filter(|eos| self.add_eos && ids.last() != Some(eos)));
         Ok(ids)
-    }
-
-    fn encode_plain(&self, text: &str, ids: &mut Vec<u32>) -> Result<()> {
-        let encoding = self.plain.encode_fast(text, false).map_err(|error| {
-            let missing = text.bytes().enumerate().find(|(_, byte)| self.missing_bytes.contains(byte));
-            let problem = match missing {
-                Some((at, byte)) => {
-                    format!("byte 0x{byte:02x} at offset {at} has no token in this vocabulary; remove that character")
-                }
-                None => error.to_string(),
-            };
-            Error::Encode { problem }
-        })?;
-        ids.extend(encoding.get_ids());
-        Ok(())
     }
 
     /// Exact bytes of a token; often not a whole character. With `control` a control, unknown or unused token gives its
@@ -157,7 +124,9 @@ impl Tokenizer {
         self.vocabulary.bytes(id, control)
     }
 
-    /// Text of a sequence, control tokens left out; bytes that are no UTF-8 become U+FFFD.
+    /// Text of a sequence that begins with these ids, control tokens left out; bytes that are no UTF-8 become U+FFFD.
+    /// The one space that encoding puts in front of text is taken away, so this undoes [`Self::encode`]. In the middle
+    /// of a text a token's own bytes are right: see [`Self::token_bytes`].
     ///
     /// # Errors
     /// [`Error::TokenId`].
@@ -166,7 +135,11 @@ impl Tokenizer {
         for &id in ids {
             bytes.extend(self.token_bytes(id, false)?);
         }
-        Ok(String::from_utf8_lossy(&bytes).into_owned())
+        let bytes = match bytes.as_slice() {
+            [b' ', rest @ ..] if self.space_prefix => rest,
+            all => all,
+        };
+        Ok(String::from_utf8_lossy(bytes).into_owned())
     }
 
     /// The token as it is written in the vocabulary.
@@ -195,7 +168,8 @@ impl Tokenizer {
         self.vocabulary.real_len()
     }
 
-    /// Ids that end a turn, ascending: those named by metadata (eos, eot, eom) and the known end-of-turn texts.
+    /// Ids that end an answer, ascending: those that the model's files name (eos, eot, eom, and the list in
+    /// `generation_config.json`) and the known end-of-turn texts.
     pub fn end_ids(&self) -> &[u32] {
         &self.ends
     }
@@ -211,16 +185,17 @@ impl Tokenizer {
     }
 }
 
-/// No two tokens may share a text, or one of them could not be produced: the loader keeps one and says nothing.
-fn check_loaded(loaded: &Loaded, vocabulary: &Vocabulary) -> Result<(), String> {
-    let used = || vocabulary.iter().filter(|&(_, _, kind)| kind != TokenKind::Unused);
-    if loaded.get_vocab_size(true) == used().count() {
-        return Ok(());
-    }
-    for (id, text, _) in used() {
-        if let Some(other) = loaded.token_to_id(text).filter(|&other| other != id) {
-            return Err(format!("tokens {id} and {other} have the same text {text:?}"));
-        }
-    }
-    Err("the loaded vocabulary differs from the list in the file".into())
+/// The ids in `named` and those of known end-of-turn texts, ascending.
+fn end_ids(vocabulary: &Vocabulary, mut named: Vec<u32>) -> Vec<u32> {
+    let known = |text: &str, kind| {
+        END_TEXTS.contains(&text) || (kind == TokenKind::Control && CONTROL_END_TEXTS.contains(&text))
+    };
+    let has = |wanted: &str| vocabulary.iter().any(|(_, text, _)| text == wanted);
+    // Where a turn is returned or calls something, `<|end|>` only closes one of its messages.
+    let messages = has("<|return|>") && has("<|call|>");
+    let ends = vocabulary.iter().filter(|&(_, text, kind)| known(text, kind) && !(messages && text == "<|end|>"));
+    named.extend(ends.map(|(id, ..)| id));
+    named.sort_unstable();
+    named.dedup();
+    named
 }

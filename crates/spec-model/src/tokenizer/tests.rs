@@ -1,3 +1,10 @@
+//! Byte-level BPE from metadata; the other kinds in the files below.
+
+mod hostile;
+mod pieces;
+mod pre_tokenizers;
+mod published;
+
 use super::*;
 use crate::gguf::Gguf;
 use crate::gguf::write::{Value, Writer};
@@ -39,6 +46,19 @@ fn problem(writer: Writer) -> String {
 
 fn with(key: &str, value: impl Into<Value>) -> Writer {
     file().key(&format!("tokenizer.ggml.{key}"), value)
+}
+
+/// A tokenizer of each kind that has a token for everything, by name.
+fn every_kind() -> &'static [(&'static str, Tokenizer)] {
+    static KINDS: std::sync::OnceLock<Vec<(&str, Tokenizer)>> = std::sync::OnceLock::new();
+    KINDS.get_or_init(|| {
+        vec![
+            ("byte-level BPE", load(file())),
+            ("pieces with a space in front", pieces::tokenizer(true)),
+            ("pieces", pieces::tokenizer(false)),
+            ("marked tokenizer.json", published::marked()),
+        ]
+    })
 }
 
 #[test]
@@ -86,10 +106,20 @@ fn bos_comes_first_once_and_only_with_special_tokens() {
 }
 
 #[test]
+fn eos_comes_last_once_and_only_when_the_metadata_says_so() {
+    let tokenizer = load(with("add_eos_token", true));
+    assert_eq!(tokenizer.encode("ab", false).unwrap(), [256]);
+    assert_eq!(tokenizer.encode("ab", true).unwrap(), [256, 258]);
+    assert_eq!(tokenizer.encode("ab<|im_end|>", true).unwrap(), [256, 258]);
+}
+
+#[test]
 fn end_ids_come_from_metadata_and_known_texts() {
     assert_eq!(load(file()).end_ids(), [258]);
     let more = with("eot_token_id", 256_u32).key("tokenizer.ggml.eom_token_id", 257_u32);
     assert_eq!(load(more).end_ids(), [256, 257, 258]);
+    // Chats end though the end of text is another token, and the file names no end of turn.
+    assert_eq!(load(with("eos_token_id", 259_u32)).end_ids(), [258, 259]);
     // Text like `</s>` is an end only when it is marked as control.
     let mut kinds = vec![1; 256];
     kinds.extend([1, 1, 3, 3, 4, 6, 3, 5]);
@@ -108,6 +138,19 @@ fn bytes_of_each_kind_of_token() {
     assert_eq!((bytes(263, false), bytes(263, true)), (vec![], b"[PAD]".to_vec()));
     assert_eq!(tokenizer.token_text(0x20).unwrap(), "Ġ");
     assert_eq!(tokenizer.token_kind(260).unwrap(), TokenKind::UserDefined);
+}
+
+#[test]
+fn the_end_of_a_message_is_no_end_where_turns_return() {
+    let ends = |extra: &str| {
+        let mut texts = texts();
+        (texts[260], texts[262], texts[263]) = ("<|end|>".into(), "<|return|>".into(), extra.into());
+        let mut kinds = vec![1; 256];
+        kinds.extend([1, 1, 3, 3, 3, 6, 3, 3]);
+        load(with("tokens", texts).key("tokenizer.ggml.token_type", kinds)).end_ids().to_vec()
+    };
+    assert_eq!(ends("[PAD]"), [258, 260, 262]);
+    assert_eq!(ends("<|call|>"), [258, 262, 263]);
 }
 
 #[test]
@@ -139,6 +182,10 @@ fn an_unknown_pre_tokenizer_lists_the_known_and_can_be_overridden() {
     }
     assert!(load_with(with("pre", "xyz"), Some("qwen2")).is_ok());
     assert!(load_with(file(), Some("nope")).is_err());
+    let missing = file().without_key("tokenizer.ggml.pre");
+    let message = problem(missing.clone());
+    assert!(message.contains("`tokenizer.ggml.pre` is missing") && message.contains("llama-bpe"), "{message}");
+    assert!(load_with(missing, Some("gpt-2")).is_ok());
 }
 
 #[test]
@@ -173,7 +220,10 @@ fn contradictory_tables_are_refused() {
         (with("merges", ["a  b"].as_slice()), "merge 0"),
         (with("merges", ["a b", "x y"].as_slice()), "xy"),
         (with("eos_token_id", 264_u32), "264"),
-        (with("model", "llama"), "`llama`"),
+        (with("model", "llama"), "tokenizer.ggml.scores"),
+        (with("model", "bert"), "encoders"),
+        (with("model", "rwkv"), "`rwkv`"),
+        (with("add_eos_token", true).without_key("tokenizer.ggml.eos_token_id"), "eos_token_id"),
         (file().without_key("tokenizer.ggml.merges"), "tokenizer.ggml.merges"),
         (file().without_key("tokenizer.ggml.token_type"), "tokenizer.ggml.token_type"),
     ];

@@ -4,11 +4,23 @@ use super::byte_level;
 use crate::gguf::Metadata;
 use crate::{Error, Result};
 
+/// Stands for a space in the vocabularies that SentencePiece made: U+2581.
+pub(super) const SPACE_MARK: char = '\u{2581}';
+
+/// How the texts of a vocabulary spell bytes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Spelling {
+    /// Each byte is a character of the byte-level alphabet.
+    ByteLevel,
+    /// Plain text with [`SPACE_MARK`] in the place of spaces.
+    Marked,
+}
+
 /// What a token is, as `tokenizer.ggml.token_type` marks it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum TokenKind {
-    /// Text, in the byte-level alphabet.
+    /// Text, in the spelling of the vocabulary.
     Normal,
     /// Stands for what the vocabulary cannot express.
     Unknown,
@@ -43,10 +55,25 @@ pub(super) struct Vocabulary {
     /// End of each token's text.
     ends: Vec<u32>,
     kinds: Vec<TokenKind>,
+    spelling: Spelling,
 }
 
 impl Vocabulary {
-    pub(super) fn from_metadata(metadata: Metadata<'_>) -> Result<Self> {
+    /// A list without ids that have no entry; `None` when the texts are 4 GiB or more.
+    pub(super) fn from_entries<'a>(
+        entries: impl Iterator<Item = (&'a str, TokenKind)>,
+        spelling: Spelling,
+    ) -> Option<Self> {
+        let mut list = Self { text: String::new(), ends: Vec::new(), kinds: Vec::new(), spelling };
+        for (text, kind) in entries {
+            list.text.push_str(text);
+            list.ends.push(u32::try_from(list.text.len()).ok()?);
+            list.kinds.push(kind);
+        }
+        Some(list)
+    }
+
+    pub(super) fn from_metadata(metadata: Metadata<'_>, spelling: Spelling) -> Result<Self> {
         const TOKENS: &str = "tokenizer.ggml.tokens";
         const KINDS: &str = "tokenizer.ggml.token_type";
         let tokens = metadata.strings(TOKENS)?;
@@ -72,7 +99,7 @@ impl Vocabulary {
                 .ok_or_else(|| metadata.bad(KINDS, format!("kind {kind} of token {id} is unknown (1 to 6 are)")))
         };
         let kinds = kinds.iter().enumerate().map(kind).collect::<Result<_>>()?;
-        Ok(Self { text, ends, kinds })
+        Ok(Self { text, ends, kinds, spelling })
     }
 
     pub(super) fn len(&self) -> usize {
@@ -113,15 +140,23 @@ impl Vocabulary {
     pub(super) fn bytes(&self, id: u32, control: bool) -> Result<Vec<u8>> {
         let text = self.text(id)?;
         Ok(match self.kind(id)? {
+            TokenKind::Normal | TokenKind::UserDefined if self.spelling == Spelling::Marked => {
+                text.replace(SPACE_MARK, " ").into_bytes()
+            }
             // An entry outside the alphabet can only be plain text that a converter forgot to mark.
             TokenKind::Normal => byte_level::decode(text).unwrap_or_else(|| text.into()),
-            TokenKind::Byte => match text.strip_prefix("<0x").and_then(|t| t.strip_suffix('>')) {
-                Some(hex) => u8::from_str_radix(hex, 16).map_or_else(|_| text.into(), |byte| vec![byte]),
-                None => text.into(),
-            },
+            TokenKind::Byte => raw_byte(text).map_or_else(|| text.into(), |byte| vec![byte]),
             TokenKind::UserDefined => text.into(),
             TokenKind::Control | TokenKind::Unknown | TokenKind::Unused if control => text.into(),
             TokenKind::Control | TokenKind::Unknown | TokenKind::Unused => Vec::new(),
         })
     }
+}
+
+/// The byte that `<0xAB>` stands for.
+pub(super) fn raw_byte(text: &str) -> Option<u8> {
+    let digits = text.strip_prefix("<0x")?.strip_suffix('>')?;
+    // `from_str_radix` alone would take a sign for a digit.
+    let is_hex = digits.len() == 2 && digits.bytes().all(|digit| digit.is_ascii_hexdigit());
+    is_hex.then(|| u8::from_str_radix(digits, 16).ok()).flatten()
 }

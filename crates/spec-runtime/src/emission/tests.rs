@@ -109,3 +109,35 @@ fn nothing_may_be_emitted_past_the_cap() {
     emission.push(2, b"b");
     assert_eq!((emission.remaining(), emission.count()), (0, 2));
 }
+
+proptest::proptest! {
+    /// Whatever tokens split a text: single bytes, as byte fallback does, or stretches that end inside characters.
+    #[test]
+    fn no_token_shows_half_a_character(
+        text in "([ -~]|[é中😀\u{301}\u{200d}👩]){0,40}",
+        cuts in proptest::collection::vec(0_usize..160, 0..80),
+        stop in proptest::option::of("[a中😀]{1,3}"),
+    ) {
+        let bytes = text.as_bytes();
+        let mut cuts: Vec<usize> = cuts.into_iter().filter(|&cut| cut < bytes.len()).chain([0, bytes.len()]).collect();
+        cuts.sort_unstable();
+        let stops: Vec<&str> = stop.iter().map(String::as_str).collect();
+        let mut emission = Emission::new(rules(&[], &stops, usize::MAX));
+        let mut shown = String::new();
+        let mut finish = None;
+        for (token, ends) in cuts.windows(2).enumerate() {
+            let emitted = emission.push(token as Token, &bytes[ends[0]..ends[1]]);
+            proptest::prop_assert!(!emitted.text.contains('\u{fffd}'), "{:?}", emitted.text);
+            shown.push_str(&emitted.text);
+            finish = emitted.finish;
+            if finish.is_some() {
+                break;
+            }
+        }
+        if finish.is_none() {
+            shown.push_str(&emission.flush());
+        }
+        let whole = stops.first().and_then(|stop| text.split_once(stop)).map_or(text.as_str(), |(before, _)| before);
+        proptest::prop_assert_eq!(shown, whole);
+    }
+}

@@ -62,6 +62,11 @@ fn target_pass(rows: usize) -> f64 {
     }
 }
 
+/// A small model that the caches hold: what bounds its passes is arithmetic, and each row costs a third of the first.
+fn cached_pass(rows: usize) -> f64 {
+    1.0 + 0.35 * (rows - 1) as f64
+}
+
 /// A draft model at 0.40 of the target's pass, 0.0285 for each further row.
 fn draft_pass(rows: usize) -> f64 {
     0.40 + 0.0285 * (rows - 1) as f64
@@ -121,15 +126,20 @@ impl Course {
 
 /// Generates over the clock; `model` is the draft model, whose text is the target's own from a place on when `agrees` says so.
 fn course(oracle: Option<Oracle>, model: Option<HashSpec>, tokens: usize) -> Course {
+    course_at(target_pass, oracle.into_iter().collect(), model, tokens)
+}
+
+/// The same at other costs of the target's passes, with any number of look-ups.
+fn course_at(cost: fn(usize) -> f64, oracles: Vec<Oracle>, model: Option<HashSpec>, tokens: usize) -> Course {
     let clock = Arc::new(Virtual::default());
     let timed = |spec: HashSpec, cost: fn(usize) -> f64| -> Arc<dyn Model> {
         Arc::new(Timed { inner: HashModel::new(spec), clock: Arc::clone(&clock), cost })
     };
     let mut drafters: Vec<Box<dyn Drafter>> = Vec::new();
-    drafters.extend(oracle.map(|oracle| Box::new(oracle) as Box<dyn Drafter>));
+    drafters.extend(oracles.into_iter().map(|oracle| Box::new(oracle) as Box<dyn Drafter>));
     drafters.extend(model.map(|spec| Box::new(ModelDrafter::new(timed(spec, draft_pass))) as Box<dyn Drafter>));
     let chooser = Chooser::new(drafters).with_clock(Arc::clone(&clock) as Arc<dyn Clock>);
-    let mut engine = Engine::new(timed(long(), target_pass), Arc::new(Letters(32)))
+    let mut engine = Engine::new(timed(long(), cost), Arc::new(Letters(32)))
         .with_drafter(Box::new(chooser))
         .with_clock(Arc::clone(&clock) as Arc<dyn Clock>);
     let request = Request { draft_len: Box::new(Goodput::default()), ..request(tokens, 0) };
@@ -170,6 +180,22 @@ fn drafters_that_never_help_cost_little() {
         assert!(early <= 1.06, "{what}: {early} a token over the first 128");
         assert!(all <= 1.03, "{what}: {all} a token over 512");
     }
+}
+
+#[test]
+fn look_ups_that_never_help_cost_little_where_rows_are_dear() {
+    let wrong = || Oracle { right: |_| false, answer: answer(600) };
+    let got = course_at(cached_pass, vec![wrong(), wrong()], None, 520);
+    assert_eq!(got.completion.tokens, answer(520));
+    assert!(got.completion.speculation.drafted >= 512 / 16, "both were tried all along");
+    assert!(got.cost(128) <= 1.06 && got.cost(512) <= 1.03, "{}, {} a token", got.cost(128), got.cost(512));
+}
+
+#[test]
+fn look_ups_that_help_pay_where_rows_are_dear() {
+    let got = course_at(cached_pass, vec![Oracle { right: |_| true, answer: answer(400) }], None, 400);
+    assert_eq!(got.completion.tokens, answer(400));
+    assert!(got.cost(390) < 0.5, "{} a token", got.cost(390));
 }
 
 #[test]
