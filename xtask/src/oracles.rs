@@ -6,7 +6,7 @@ use anyhow::{Context, Result};
 use std::process::Command;
 
 /// Scripts in `crates/spec-testing/oracles`; each writes to the folder of its name in `crates/spec-testing/data`.
-const ORACLES: &[&str] = &["chat_templates", "pre_tokenizers", "sentencepiece_scores", "tensor_types"];
+const ORACLES: &[&str] = &["chat_templates", "logits", "pre_tokenizers", "sentencepiece_scores", "tensor_types"];
 
 /// Runs the oracle `name`, or all of them, in a Python environment of their own.
 pub(crate) fn make(name: Option<&str>) -> Result<()> {

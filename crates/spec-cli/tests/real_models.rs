@@ -224,6 +224,12 @@ fn real_smollm2_own_copy_is_accepted_whole() {
 }
 
 #[test]
+#[ignore = "needs Gemma 3 270M: cargo xtask test --gemma"]
+fn real_gemma_own_copy_is_accepted_whole() {
+    its_own_copy_is_accepted_whole(Model::Gemma);
+}
+
+#[test]
 #[ignore = "needs the Qwen pair: cargo xtask test --pair"]
 fn real_qwen_pair_speculation_is_lossless() {
     speculation_is_lossless(Model::QwenTarget, Some(Model::QwenDraft));

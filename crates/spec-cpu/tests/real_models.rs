@@ -95,6 +95,13 @@ fn real_qwen_pair_agrees_with_the_reference() {
     }
 }
 
+#[test]
+#[ignore = "needs Gemma 3 270M: cargo xtask test --gemma"]
+fn real_gemma_agrees_with_the_reference() {
+    agrees_with_the_reference(Model::Gemma, KvType::F16, TOP_1);
+    agrees_with_the_reference(Model::Gemma, KvType::F32, TOP_1);
+}
+
 /// One chain of eight rows against eight single rows behind a long prompt, the length at which kernels differ in tiling.
 fn rows_together_equal_rows_alone(name: Model) {
     let model = load(name, KvType::F16);
@@ -134,4 +141,10 @@ fn real_smollm2_rows_together_equal_rows_alone() {
 fn real_qwen_pair_rows_together_equal_rows_alone() {
     rows_together_equal_rows_alone(Model::QwenDraft);
     rows_together_equal_rows_alone(Model::QwenTarget);
+}
+
+#[test]
+#[ignore = "needs Gemma 3 270M: cargo xtask test --gemma"]
+fn real_gemma_rows_together_equal_rows_alone() {
+    rows_together_equal_rows_alone(Model::Gemma);
 }

@@ -114,9 +114,9 @@ def values(name, shape, from_one):
 def tables(model):
     """The rotary tables of a model: for all layers or the global ones, and for local ones."""
     found = {}
-    for name, table in (("global", "rotary_emb"), ("local", "rotary_emb_local")):
-        rotary = getattr(model.base_model, table, None)
-        if rotary is not None:
+    for module, rotary in model.named_modules():
+        name = {"rotary_emb": "global", "rotary_emb_local": "local"}.get(module.rpartition(".")[2])
+        if name:
             frequencies = [float(f"{float(x):.9g}") for x in rotary.inv_freq]
             found[name] = dict(frequencies=frequencies, magnitude=float(rotary.attention_scaling))
     return found
