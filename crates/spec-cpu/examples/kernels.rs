@@ -81,8 +81,10 @@ fn vectors(isa: Isa) {
         let (least, _) = best(2000, || run(&mut out[..count]));
         println!("{name} of {count}: {:.2} us", least * 1e6);
     };
-    report("rms_norm", 1536, &mut |out| vector::rms_norm(isa, &x[..1536], &x[..1536], 1e-6, out));
-    report("silu_mul", 8960, &mut |out| vector::silu_mul(isa, &x, &x, out));
+    report("rms_norm", 1536, &mut |out| {
+        vector::norm(isa, vector::Norm::Rms { weight: &x[..1536], epsilon: 1e-6 }, out);
+    });
+    report("silu_mul", 8960, &mut |out| vector::gated(isa, vector::Nonlinearity::Silu, &x, &x, out));
     report("exp_sum", 8960, &mut |out| {
         out.copy_from_slice(&x);
         std::hint::black_box(vector::exp_sum(isa, out, 5.0));

@@ -1,6 +1,7 @@
 //! Rows of activations in the forms that matrix kernels read.
 
 use crate::kernels::quantize::{self, Source};
+use crate::vector::{Nonlinearity, Norm};
 use crate::{CpuError, Isa, Pool, SharedSlice};
 
 /// How activations are represented for a product.
@@ -184,43 +185,61 @@ impl QuantizedRows {
         Ok(())
     }
 
-    /// Replaces the content by `rows` rows of `values`, each normalised by its root mean square and multiplied by `weight`, as
-    /// [`crate::vector::rms_norm`] does.
+    /// Replaces the content by `rows` rows of `values`, each normed as [`crate::vector::norm`] does.
     ///
     /// # Errors
-    /// [`CpuError::Shape`] when `values` is not `rows` x `inputs` or `weight` not `inputs` long.
-    pub fn quantize_rms_norm(
+    /// [`CpuError::Shape`] when `values` is not `rows` x `inputs` or the norm not `inputs` wide.
+    pub fn quantize_norm(
         &mut self,
         isa: Isa,
         pool: &Pool,
         rows: usize,
         values: &[f32],
-        weight: &[f32],
-        epsilon: f32,
+        norm: Norm<'_>,
     ) -> Result<(), CpuError> {
-        let operation = "QuantizedRows::quantize_rms_norm";
+        let operation = "QuantizedRows::quantize_norm";
         self.expect(operation, "values", rows * self.inputs, values.len())?;
-        self.expect(operation, "weights", self.inputs, weight.len())?;
-        self.fill(isa, pool, rows, Source::RmsNorm { values, weight, epsilon });
+        self.expect(operation, "columns of the norm", self.inputs, norm.width())?;
+        if let Norm::Layer { bias, .. } = norm {
+            self.expect(operation, "biases of the norm", self.inputs, bias.len())?;
+        }
+        self.fill(isa, pool, rows, Source::Norm { values, norm });
         Ok(())
     }
 
-    /// Replaces the content by `rows` rows of SiLU(gate) x up, as [`crate::vector::silu_mul`] computes it.
+    /// Replaces the content by `rows` rows of `function` of each value, as [`crate::vector::activated`] computes it.
     ///
     /// # Errors
-    /// [`CpuError::Shape`] when `gate` or `up` is not `rows` x `inputs`.
-    pub fn quantize_silu_mul(
+    /// [`CpuError::Shape`] when `values` is not `rows` x `inputs`.
+    pub fn quantize_activated(
         &mut self,
         isa: Isa,
         pool: &Pool,
         rows: usize,
-        gate: &[f32],
-        up: &[f32],
+        function: Nonlinearity,
+        values: &[f32],
     ) -> Result<(), CpuError> {
-        let operation = "QuantizedRows::quantize_silu_mul";
+        self.expect("QuantizedRows::quantize_activated", "values", rows * self.inputs, values.len())?;
+        self.fill(isa, pool, rows, Source::Activated { function, values });
+        Ok(())
+    }
+
+    /// Replaces the content by `rows` rows of `function` of `gate`, times `up`, as [`crate::vector::gated`] computes it.
+    ///
+    /// # Errors
+    /// [`CpuError::Shape`] when `gate` or `up` is not `rows` x `inputs`.
+    pub fn quantize_gated(
+        &mut self,
+        isa: Isa,
+        pool: &Pool,
+        rows: usize,
+        function: Nonlinearity,
+        (gate, up): (&[f32], &[f32]),
+    ) -> Result<(), CpuError> {
+        let operation = "QuantizedRows::quantize_gated";
         self.expect(operation, "gate values", rows * self.inputs, gate.len())?;
         self.expect(operation, "up values", rows * self.inputs, up.len())?;
-        self.fill(isa, pool, rows, Source::SiluMul { gate, up });
+        self.fill(isa, pool, rows, Source::Gated { function, gate, up });
         Ok(())
     }
 
@@ -262,7 +281,7 @@ impl QuantizedRows {
         const TASK_VALUES: usize = 2048;
         let per_block = self.form.block();
         // A norm needs its whole row; other rows may be cut.
-        let cut = if matches!(source, Source::RmsNorm { .. }) { inputs } else { TASK_VALUES };
+        let cut = if matches!(source, Source::Norm { .. }) { inputs } else { TASK_VALUES };
         let task_blocks = (cut / per_block).clamp(1, blocks);
         let task_inputs = task_blocks * per_block;
         let tasks_per_row = blocks.div_ceil(task_blocks);

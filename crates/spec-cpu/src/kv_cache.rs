@@ -3,7 +3,7 @@
 use half::f16;
 use spec_runtime::kv::{Move, Place};
 
-use crate::attention::{Attention, AttentionPlan, AttentionScratch};
+use crate::attention::{Attention, AttentionPlan, AttentionScratch, Scoring};
 use crate::kv::{KvArena, KvElement, KvShape, KvType, store_token};
 use crate::{CpuError, Isa, Pool, SharedSlice};
 
@@ -15,25 +15,33 @@ pub(crate) trait KvCache: Send {
     /// Stores the keys and values, `[row][kv_head][head_dim]`, of the rows at `places`.
     fn store(&mut self, pool: &Pool, layer: usize, places: &[Place], keys: &[f32], values: &[f32]);
 
-    /// Attends with `queries`, `[row][head][head_dim]`, of the rows of `plan`; `out` has the same shape.
-    fn attend(&self, pool: &Pool, layer: usize, plan: &AttentionPlan, queries: &[f32], out: &mut [f32]);
+    /// Attends with `queries`, `[row][head][head_dim]`, of the rows of `plan`; `out` has the same shape. The layer comes with
+    /// its window: the newest positions that each row sees, or all of them.
+    fn attend(
+        &self,
+        pool: &Pool,
+        layer: (usize, Option<usize>),
+        plan: &AttentionPlan,
+        queries: &[f32],
+        out: &mut [f32],
+    );
 
     /// Moves tokens in all layers, in order.
     fn move_tokens(&mut self, moves: &[Move]);
 }
 
-/// A cache of `kind` for a decoder with `heads` query heads.
+/// A cache of `kind` for a decoder with `heads` query heads that scores as `scoring` says.
 pub(crate) fn new(
     kind: KvType,
     isa: Isa,
     threads: usize,
-    heads: usize,
+    (heads, scoring): (usize, Scoring),
     shape: KvShape,
 ) -> Result<Box<dyn KvCache>, CpuError> {
     Ok(match kind {
-        KvType::F16 => Box::new(Cache::<f16>::new(isa, threads, heads, shape)?),
-        KvType::F32 => Box::new(Cache::<f32>::new(isa, threads, heads, shape)?),
-        KvType::Q8 => Box::new(Cache::<i8>::new(isa, threads, heads, shape)?),
+        KvType::F16 => Box::new(Cache::<f16>::new(isa, threads, (heads, scoring), shape)?),
+        KvType::F32 => Box::new(Cache::<f32>::new(isa, threads, (heads, scoring), shape)?),
+        KvType::Q8 => Box::new(Cache::<i8>::new(isa, threads, (heads, scoring), shape)?),
     })
 }
 
@@ -42,12 +50,13 @@ struct Cache<E: 'static> {
     isa: Isa,
     scratch: AttentionScratch<E>,
     heads: usize,
+    scoring: Scoring,
 }
 
 impl<E: KvElement> Cache<E> {
-    fn new(isa: Isa, threads: usize, heads: usize, shape: KvShape) -> Result<Self, CpuError> {
+    fn new(isa: Isa, threads: usize, (heads, scoring): (usize, Scoring), shape: KvShape) -> Result<Self, CpuError> {
         let scratch = AttentionScratch::new(threads);
-        Ok(Self { arena: KvArena::new(shape)?, isa, scratch, heads })
+        Ok(Self { arena: KvArena::new(shape)?, isa, scratch, heads, scoring })
     }
 }
 
@@ -67,8 +76,16 @@ impl<E: KvElement> KvCache for Cache<E> {
         });
     }
 
-    fn attend(&self, pool: &Pool, layer: usize, plan: &AttentionPlan, queries: &[f32], out: &mut [f32]) {
-        let attention = Attention { isa: self.isa, arena: &self.arena, plan, layer, heads: self.heads, queries };
+    fn attend(
+        &self,
+        pool: &Pool,
+        (layer, window): (usize, Option<usize>),
+        plan: &AttentionPlan,
+        queries: &[f32],
+        out: &mut [f32],
+    ) {
+        let Self { isa, ref arena, scoring, heads, .. } = *self;
+        let attention = Attention { isa, arena, plan, layer, scoring, window, heads, queries };
         attention.run(pool, &self.scratch, out);
     }
 

@@ -8,7 +8,8 @@ use spec_model::Checkpoint;
 use spec_runtime::kv::PagedKv;
 use spec_runtime::{Batch, Model, ModelConfig, Pass, Row, Rows, RuntimeError, SeqId, Stream, Want};
 
-use crate::decoder::{Decoder, DecoderWeights, Workspace};
+use crate::attention::Scoring;
+use crate::decoder::{Decoder, Workspace};
 use crate::kv::{BLOCK_TOKENS, KvShape};
 use crate::kv_cache::{self, KvCache};
 use crate::load::LoadOptions;
@@ -79,9 +80,10 @@ impl CpuModel {
             return Err(CpuError::KvSize { blocks });
         }
         let shape = KvShape { layers: config.layers, blocks, kv_heads: config.kv_heads, head_dim: config.head_dim };
-        let cache = kv_cache::new(kv, isa, pool.threads(), config.heads, shape)?;
+        let scoring = Scoring { scale: config.attention_scale, softcap: config.attention_softcap };
+        let cache = kv_cache::new(kv, isa, pool.threads(), (config.heads, scoring), shape)?;
         let mut silent = |_, _| ();
-        let weights = DecoderWeights::load(checkpoint, &pool, quant, progress.unwrap_or(&mut silent))?;
+        let decoder = Decoder::load(checkpoint, isa, &pool, quant, progress.unwrap_or(&mut silent))?;
         let threads = pool.threads();
         let plural = if threads == 1 { "" } else { "s" };
         Ok(Self {
@@ -95,7 +97,7 @@ impl CpuModel {
             token_bytes: shape.token_rows() * kv.head_bytes(config.head_dim),
             state: Mutex::new(State { cache, workspace: Workspace::new(config), shortlist: None }),
             pages: Mutex::new(PagedKv::new(blocks, BLOCK_TOKENS, context)),
-            decoder: Decoder { config: config.clone(), weights, isa },
+            decoder,
             pool,
             spare: Arc::default(),
         })

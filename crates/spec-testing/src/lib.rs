@@ -3,6 +3,7 @@
 
 pub mod data;
 mod hash_model;
+pub mod logits;
 pub mod models;
 pub mod tiny;
 mod words;

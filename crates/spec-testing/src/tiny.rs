@@ -30,7 +30,7 @@ impl TinyTypes {
 /// What a tiny model is made of.
 #[derive(Clone, Copy, Debug)]
 pub struct TinySpec {
-    /// `llama` or `qwen2`.
+    /// `llama`, `qwen2`, `qwen3`, `gemma3` or `gpt2`.
     pub arch: &'static str,
     /// Tokens: 256 bytes, pairs of letters up to all 676, words that no text merges to, and two control tokens. At least 300.
     pub vocab: usize,
@@ -50,6 +50,8 @@ pub struct TinySpec {
     pub types: TinyTypes,
     /// Positions.
     pub context: usize,
+    /// Positions that every second layer sees, the first included.
+    pub window: Option<usize>,
     /// Two specs that differ in it only have different weights.
     pub seed: u64,
 }
@@ -68,6 +70,7 @@ impl TinySpec {
             ffn: 224,
             types: TinyTypes { embedding: TensorType::Q8_0, ..TinyTypes::all(TensorType::Q4_1) },
             context: 256,
+            window: None,
             seed: 1,
         }
     }
@@ -86,6 +89,7 @@ impl TinySpec {
             ffn: 512,
             types,
             context: 256,
+            window: None,
             seed: 2,
         }
     }
@@ -110,8 +114,71 @@ impl TinySpec {
                 down: TensorType::Q4K,
             },
             context: 256,
+            window: None,
             seed: 3,
         }
+    }
+
+    /// In the manner of Mistral 7B: a llama with a sliding window.
+    pub const fn mistral() -> Self {
+        Self { window: Some(20), seed: 11, ..Self::llama() }
+    }
+
+    /// In the manner of Qwen3: normed heads that are wider than the model.
+    pub const fn qwen3() -> Self {
+        Self {
+            arch: "qwen3",
+            vocab: 303,
+            hidden: 96,
+            layers: 2,
+            heads: 4,
+            kv_heads: 2,
+            head_dim: 48,
+            ffn: 160,
+            types: TinyTypes::all(TensorType::F16),
+            context: 256,
+            window: None,
+            seed: 12,
+        }
+    }
+
+    /// In the manner of Gemma 3: norms everywhere, gates by GELU, windows with a rotary base of their own; and soft caps, which
+    /// its elder had.
+    pub const fn gemma() -> Self {
+        Self {
+            arch: "gemma3",
+            vocab: 310,
+            heads: 4,
+            kv_heads: 1,
+            head_dim: 32,
+            window: Some(20),
+            seed: 13,
+            types: TinyTypes { output: None, ..Self::qwen_mixed().types },
+            ..Self::qwen_mixed()
+        }
+    }
+
+    /// In the manner of GPT-2: norms with a mean, a bias everywhere, learned positions, no gate.
+    pub const fn gpt2() -> Self {
+        Self {
+            arch: "gpt2",
+            vocab: 302,
+            hidden: 96,
+            layers: 2,
+            heads: 6,
+            kv_heads: 6,
+            head_dim: 16,
+            ffn: 384,
+            types: TinyTypes { embedding: TensorType::F16, ..TinyTypes::all(TensorType::Q8_0) },
+            context: 256,
+            window: None,
+            seed: 14,
+        }
+    }
+
+    /// One of each architecture, the smallest.
+    pub const fn every_architecture() -> [Self; 6] {
+        [Self::llama(), Self::mistral(), Self::qwen_mixed(), Self::qwen3(), Self::gemma(), Self::gpt2()]
     }
 
     /// The 32-block and float types that the others have not: llama, with an own head.
@@ -150,6 +217,7 @@ impl TinySpec {
     fn file(&self, quantizer: Option<Quantizer>) -> Writer {
         let Self { arch, hidden, ffn, types, .. } = *self;
         let (query_width, key_width) = (self.heads * self.head_dim, self.kv_heads * self.head_dim);
+        let is_gpt2 = arch == "gpt2";
         let key = |name: &str| format!("{arch}.{name}");
         let mut file = self
             .vocabulary(Writer::new().key("general.architecture", arch).key("general.name", "tiny"))
@@ -158,11 +226,27 @@ impl TinySpec {
             .key(&key("block_count"), self.layers as u32)
             .key(&key("context_length"), self.context as u32)
             .key(&key("attention.head_count"), self.heads as u32)
-            .key(&key("attention.head_count_kv"), self.kv_heads as u32)
-            .key(&key("attention.key_length"), self.head_dim as u32)
-            .key(&key("attention.value_length"), self.head_dim as u32)
-            .key(&key("rope.freq_base"), 10_000.0_f32)
-            .key(&key("attention.layer_norm_rms_epsilon"), 1e-6_f32);
+            .key(&key("attention.head_count_kv"), self.kv_heads as u32);
+        file = if is_gpt2 {
+            file.key(&key("attention.layer_norm_epsilon"), 1e-5_f32)
+        } else {
+            file.key(&key("attention.key_length"), self.head_dim as u32)
+                .key(&key("attention.value_length"), self.head_dim as u32)
+                .key(&key("rope.freq_base"), 10_000.0_f32)
+                .key(&key("attention.layer_norm_rms_epsilon"), 1e-6_f32)
+        };
+        if let Some(window) = self.window {
+            let flags: Vec<bool> = (0..self.layers).map(|layer| layer.is_multiple_of(2)).collect();
+            file = file
+                .key(&key("attention.sliding_window"), window as u32)
+                .key(&key("attention.sliding_window_pattern"), flags);
+        }
+        if arch == "gemma3" {
+            file = file
+                .key(&key("rope.freq_base_swa"), 500.0_f32)
+                .key(&key("attn_logit_softcapping"), 2.0_f32)
+                .key(&key("final_logit_softcapping"), 8.0_f32);
+        }
 
         let mut random = Random(self.seed.wrapping_mul(0x9E37_79B9_7F4A_7C15) | 1);
         let mut matrix = |file: Writer, name: &str, ty: TensorType, rows: usize, cols: usize| {
@@ -181,32 +265,50 @@ impl TinySpec {
         if let Some(ty) = types.output {
             file = matrix(file, "output.weight", ty, self.vocab, hidden);
         }
+        if is_gpt2 {
+            file = matrix(file, "position_embd.weight", TensorType::F32, self.context, hidden);
+        }
+        let (query, down) = (("attn_q", types.attention, query_width, hidden), ("ffn_down", types.down, hidden, ffn));
+        let output = ("attn_output", types.attention, hidden, query_width);
+        let up = ("ffn_up", types.gate, ffn, hidden);
+        let matrices = if is_gpt2 {
+            vec![("attn_qkv", types.attention, query_width + 2 * key_width, hidden), output, up, down]
+        } else {
+            let (k, v) = (("attn_k", types.attention, key_width, hidden), ("attn_v", types.value, key_width, hidden));
+            vec![query, k, v, output, ("ffn_gate", types.gate, ffn, hidden), up, down]
+        };
         for layer in 0..self.layers {
-            for (name, ty, rows, cols) in [
-                ("attn_q", types.attention, query_width, hidden),
-                ("attn_k", types.attention, key_width, hidden),
-                ("attn_v", types.value, key_width, hidden),
-                ("attn_output", types.attention, hidden, query_width),
-                ("ffn_gate", types.gate, ffn, hidden),
-                ("ffn_up", types.gate, ffn, hidden),
-                ("ffn_down", types.down, hidden, ffn),
-            ] {
+            for &(name, ty, rows, cols) in &matrices {
                 file = matrix(file, &format!("blk.{layer}.{name}.weight"), ty, rows, cols);
             }
         }
+
         let mut vector = |file: Writer, name: &str, len: usize, centre: f32| {
             let values: Vec<f32> = (0..len).map(|_| centre + 0.3 * random.signed()).collect();
             file.f32_tensor(name, &[len as u64], &values)
         };
+        let mut norms = vec![("attn_norm", hidden), ("ffn_norm", hidden)];
+        if matches!(arch, "qwen3" | "gemma3") {
+            norms.extend([("attn_q_norm", self.head_dim), ("attn_k_norm", self.head_dim)]);
+        }
+        if arch == "gemma3" {
+            norms.extend([("post_attention_norm", hidden), ("post_ffw_norm", hidden)]);
+        }
+        let biased: Vec<(&str, usize)> = match arch {
+            "qwen2" => vec![("attn_q", query_width), ("attn_k", key_width), ("attn_v", key_width)],
+            "gpt2" => norms.iter().copied().chain(matrices.iter().map(|&(name, _, rows, _)| (name, rows))).collect(),
+            _ => Vec::new(),
+        };
         file = vector(file, "output_norm.weight", hidden, 1.0);
+        if is_gpt2 {
+            file = vector(file, "output_norm.bias", hidden, 0.0);
+        }
         for layer in 0..self.layers {
-            let name = |part: &str| format!("blk.{layer}.{part}");
-            file = vector(file, &name("attn_norm.weight"), hidden, 1.0);
-            file = vector(file, &name("ffn_norm.weight"), hidden, 1.0);
-            if arch == "qwen2" {
-                file = vector(file, &name("attn_q.bias"), query_width, 0.0);
-                file = vector(file, &name("attn_k.bias"), key_width, 0.0);
-                file = vector(file, &name("attn_v.bias"), key_width, 0.0);
+            for &(name, len) in &norms {
+                file = vector(file, &format!("blk.{layer}.{name}.weight"), len, 1.0);
+            }
+            for &(name, len) in &biased {
+                file = vector(file, &format!("blk.{layer}.{name}.bias"), len, 0.0);
             }
         }
         file
@@ -383,14 +485,8 @@ mod tests {
 
     #[test]
     fn tiny_files_are_whole_checkpoints() {
-        let all = [
-            TinySpec::llama(),
-            TinySpec::qwen_k(),
-            TinySpec::qwen_mixed(),
-            TinySpec::blocks_of_32(),
-            TinySpec::super_blocks(),
-        ];
-        for spec in all {
+        let types = [TinySpec::qwen_k(), TinySpec::blocks_of_32(), TinySpec::super_blocks()];
+        for spec in TinySpec::every_architecture().into_iter().chain(types) {
             let checkpoint = Checkpoint::from_bytes(gguf(spec), "tiny.gguf").expect("a legal file");
             assert_eq!(checkpoint.config().vocab_size, spec.vocab);
             let tokenizer = checkpoint.tokenizer().expect("a tokenizer");

@@ -9,7 +9,7 @@ use std::ops::Range;
 use super::LANES;
 use crate::Isa;
 use crate::kernels::simd::{Kernel, Simd, Vectorize};
-use crate::kernels::vector::exp;
+use crate::kernels::vector::{exp, soft_cap};
 use crate::kv::KvElement;
 
 /// Queries (row, head) that share a loaded key or value.
@@ -213,14 +213,18 @@ unsafe fn score_groups<S: Simd, E: KvElement, const Q: usize, const G: usize>(
     }
 }
 
-/// Turns one query's scores into weights relative to the greatest, zero past `positions`, of which there is one at least.
-/// Returns the greatest score and the sum of the weights.
+/// Turns one query's scores of `positions`, of which there is one at least, into weights relative to the greatest, zero
+/// behind them in their last group. Returns the greatest score and the sum of the weights.
+///
+/// Positions before the first count as weights of exactly zero would: sums are per lane, and begin at zero.
 pub(super) struct Weights<'a> {
     /// `[group][stride][16]`.
     pub(super) scores: &'a mut [f32],
     pub(super) stride: usize,
     pub(super) query: usize,
-    pub(super) positions: usize,
+    pub(super) positions: Range<usize>,
+    /// What scores are soft-capped by.
+    pub(super) cap: Option<f32>,
 }
 
 impl Vectorize for Weights<'_> {
@@ -228,33 +232,59 @@ impl Vectorize for Weights<'_> {
 
     #[inline(always)]
     fn run(self) -> (f32, f32) {
-        let Self { scores, stride, query, positions } = self;
-        let (whole, rest) = (positions / LANES, positions % LANES);
+        let Self { scores, stride, query, positions: Range { start, end }, cap } = self;
         let group = |group: usize| (group * stride + query) * LANES..(group * stride + query + 1) * LANES;
         let greater = |a: f32, b: f32| if a > b { a } else { b };
+        if let Some(cap) = cap {
+            for index in start / LANES..end.div_ceil(LANES) {
+                for score in &mut scores[group(index)] {
+                    *score = soft_cap(*score, cap);
+                }
+            }
+        }
+
+        // The groups that are seen in part, and those that are seen whole between them.
+        let whole = start.div_ceil(LANES)..end / LANES;
+        let (first, last) = (start / LANES, end / LANES);
+        let head = start % LANES..LANES.min(end - first * LANES);
+        let has_head = !start.is_multiple_of(LANES);
+        let tail = end % LANES;
+        let has_tail = tail > 0 && last >= whole.start;
 
         let mut greatest = [f32::NEG_INFINITY; LANES];
-        for index in 0..whole {
+        if has_head {
+            for (greatest, &score) in greatest[head.clone()].iter_mut().zip(&scores[group(first)][head.clone()]) {
+                *greatest = greater(score, *greatest);
+            }
+        }
+        for index in whole.clone() {
             for (greatest, &score) in greatest.iter_mut().zip(&scores[group(index)]) {
                 *greatest = greater(score, *greatest);
             }
         }
-        if rest > 0 {
-            for (greatest, &score) in greatest.iter_mut().zip(&scores[group(whole)][..rest]) {
+        if has_tail {
+            for (greatest, &score) in greatest.iter_mut().zip(&scores[group(last)][..tail]) {
                 *greatest = greater(score, *greatest);
             }
         }
         let greatest = greatest.into_iter().fold(f32::NEG_INFINITY, greater);
 
         let mut sums = [0.0_f32; LANES];
-        for index in 0..whole {
+        if has_head {
+            for (score, sum) in scores[group(first)][head.clone()].iter_mut().zip(&mut sums[head.clone()]) {
+                *score = exp(*score - greatest);
+                *sum += *score;
+            }
+            scores[group(first)][head.end..].fill(0.0);
+        }
+        for index in whole {
             for (score, sum) in scores[group(index)].iter_mut().zip(&mut sums) {
                 *score = exp(*score - greatest);
                 *sum += *score;
             }
         }
-        if rest > 0 {
-            let (seen, past) = scores[group(whole)].split_at_mut(rest);
+        if has_tail {
+            let (seen, past) = scores[group(last)].split_at_mut(tail);
             for (score, sum) in seen.iter_mut().zip(&mut sums) {
                 *score = exp(*score - greatest);
                 *sum += *score;
@@ -265,8 +295,11 @@ impl Vectorize for Weights<'_> {
     }
 }
 
+/// What [`Weights`] would give for a query that sees no position.
+pub(super) const UNSEEN: [f32; 2] = [f32::NEG_INFINITY, 0.0];
+
 /// Joins a query's result over a chunk of positions to that over all positions before it: `(greatest score, sum of
-/// weights)` and weighted values, each relative to its own greatest score.
+/// weights)` and weighted values, each relative to its own greatest score. The first chunk that is seen is taken as it is.
 pub(super) struct Join<'a> {
     pub(super) total: (&'a mut [f32; 2], &'a mut [f32]),
     pub(super) chunk: (&'a [f32; 2], &'a [f32]),
@@ -279,6 +312,11 @@ impl Vectorize for Join<'_> {
     fn run(self) {
         let ((&mut [ref mut greatest, ref mut sum], values), (&[chunk_greatest, chunk_sum], chunk_values)) =
             (self.total, self.chunk);
+        if [*greatest, *sum] == UNSEEN {
+            (*greatest, *sum) = (chunk_greatest, chunk_sum);
+            values.copy_from_slice(chunk_values);
+            return;
+        }
         let (old, new) = if chunk_greatest > *greatest {
             (exp(*greatest - chunk_greatest), 1.0)
         } else {

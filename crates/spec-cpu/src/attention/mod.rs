@@ -9,6 +9,9 @@
 //!   positions, in order; positions past the row's own are never multiplied;
 //! - chunks are joined in order.
 //!
+//! In a layer with a sliding window a row sees the newest positions only. Chunks, groups and lanes stay where they are: what
+//! lies before the window has weights of exactly zero, or is not looked at, which is the same, as every sum begins at zero.
+//!
 //! The queries of all rows and heads that read the same keys pass over a chunk together, while it is in the cache.
 //!
 //! A row whose ancestors lie where committed tokens would (a chain) reads the cache in place. Another row gathers
@@ -28,6 +31,7 @@ use parking_lot::Mutex;
 
 use kernels::MAX_QUERIES;
 pub(crate) use plan::AttentionPlan;
+use plan::PlannedRow;
 use unit::{Scratch, Unit};
 
 use crate::kv::{KvArena, KvElement};
@@ -69,12 +73,24 @@ impl<E: KvElement> AttentionScratch<E> {
     }
 }
 
+/// How products of queries and keys become scores.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Scoring {
+    /// What they are multiplied with.
+    pub(crate) scale: f32,
+    /// `Some(c)`: then become `c * tanh(score / c)`.
+    pub(crate) softcap: Option<f32>,
+}
+
 /// One layer's attention for the rows of a pass.
 pub(crate) struct Attention<'a, E: 'static> {
     pub(crate) isa: Isa,
     pub(crate) arena: &'a KvArena<E>,
     pub(crate) plan: &'a AttentionPlan,
     pub(crate) layer: usize,
+    pub(crate) scoring: Scoring,
+    /// Positions that a row sees, its own included; `None` means all.
+    pub(crate) window: Option<usize>,
     /// Query heads; neighbours share a key head.
     pub(crate) heads: usize,
     /// Rotated queries, `[row][head][head_dim]`.
@@ -85,10 +101,14 @@ impl<E: KvElement> Attention<'_, E> {
     /// Writes `[row][head][head_dim]` for all rows.
     pub(crate) fn run(&self, pool: &Pool, scratch: &AttentionScratch<E>, out: &mut [f32]) {
         let units = self.units(pool.threads());
-        let work = self.plan.positions * self.heads * self.arena.shape().head_dim * 2;
+        let positions = match self.window {
+            None => self.plan.positions,
+            Some(_) => self.plan.rows.iter().map(|row| self.seen(row).len()).sum(),
+        };
+        let work = positions * self.heads * self.arena.shape().head_dim * 2;
         let out = SharedSlice::new(out);
         let whole = |unit: usize| scratch.with(|scratch| self.whole(&units[unit], scratch, &out));
-        let chunks = units.iter().map(|unit| unit.chunks).sum::<usize>();
+        let chunks = units.iter().map(|unit| unit.chunks.len()).sum::<usize>();
         if work < WORTH_A_REGION || pool.threads() == 1 {
             (0..units.len()).for_each(whole);
         } else if units.len() >= PARTS_PER_THREAD * pool.threads() || chunks == units.len() {
@@ -97,6 +117,12 @@ impl<E: KvElement> Attention<'_, E> {
             let at_once = chunks.div_ceil(PARTS_PER_THREAD * pool.threads());
             self.split(&units, at_once, pool, scratch, &out);
         }
+    }
+
+    /// Positions that a row sees.
+    fn seen(&self, row: &PlannedRow) -> Range<usize> {
+        let end = row.position + 1;
+        self.window.map_or(0, |window| end.saturating_sub(window))..end
     }
 
     /// Cuts the queries of the pass into units.
@@ -119,8 +145,11 @@ impl<E: KvElement> Attention<'_, E> {
                     let count = count.min(queries - first);
                     let row = |query: usize| rows.start + query / per_head;
                     let rows = &self.plan.rows[row(first)..=row(first + count - 1)];
-                    let positions = rows.iter().map(|row| row.position + 1).max().unwrap_or(0);
-                    units.push(Unit { run, kv_head, first, count, per_head, chunks: positions.div_ceil(CHUNK) });
+                    let seen = |row| self.seen(row);
+                    let start = rows.iter().map(seen).map(|seen| seen.start).min().unwrap_or(0);
+                    let end = rows.iter().map(seen).map(|seen| seen.end).max().unwrap_or(0);
+                    let chunks = start / CHUNK..end.div_ceil(CHUNK);
+                    units.push(Unit { run, kv_head, first, count, per_head, chunks });
                 }
             }
         }
@@ -134,9 +163,10 @@ impl<E: KvElement> Attention<'_, E> {
         total.resize(total.len().max(length), 0.0);
         part.resize(part.len().max(length), 0.0);
         self.prepare(unit, scratch);
-        self.chunk(unit, 0, unit.chunks > 1, scratch, &mut total[..length]);
-        for chunk in 1..unit.chunks {
-            self.chunk(unit, chunk, chunk + 1 < unit.chunks, scratch, &mut part[..length]);
+        let Range { start, end } = unit.chunks;
+        self.chunk(unit, start, start + 1 < end, scratch, &mut total[..length]);
+        for chunk in start + 1..end {
+            self.chunk(unit, chunk, chunk + 1 < end, scratch, &mut part[..length]);
             self.join(unit, &mut total[..length], &part[..length]);
         }
         self.finish(unit, &total[..length], out);
@@ -162,11 +192,12 @@ impl<E: KvElement> Attention<'_, E> {
         let mut total = 0;
         for (index, unit) in units.iter().enumerate() {
             starts.push(total);
-            total += unit.chunks * unit.result_length(head_dim);
-            let range = |first: usize| first..unit.chunks.min(first + at_once);
-            pieces.extend((0..unit.chunks).step_by(at_once).map(|first| Piece { unit: index, chunks: range(first) }));
+            total += unit.chunks.len() * unit.result_length(head_dim);
+            let range = |first: usize| first..unit.chunks.end.min(first + at_once);
+            let firsts = unit.chunks.clone().step_by(at_once);
+            pieces.extend(firsts.map(|first| Piece { unit: index, chunks: range(first) }));
         }
-        let left: Vec<_> = units.iter().map(|unit| AtomicUsize::new(unit.chunks)).collect();
+        let left: Vec<_> = units.iter().map(|unit| AtomicUsize::new(unit.chunks.len())).collect();
         let mut results = scratch.chunks.lock();
         if results.len() < total {
             results.resize(total, 0.0);
@@ -176,7 +207,7 @@ impl<E: KvElement> Attention<'_, E> {
             let Piece { unit: index, ref chunks } = pieces[piece];
             let unit = &units[index];
             let length = unit.result_length(head_dim);
-            let start = |chunk: usize| starts[index] + chunk * length;
+            let start = |chunk: usize| starts[index] + (chunk - unit.chunks.start) * length;
             scratch.with(|scratch| {
                 self.prepare(unit, scratch);
                 for chunk in chunks.clone() {
@@ -188,7 +219,7 @@ impl<E: KvElement> Attention<'_, E> {
             // AcqRel: the last to come sees what all others have written.
             if left[index].fetch_sub(chunks.len(), Ordering::AcqRel) == chunks.len() {
                 // SAFETY: the others are done with this unit.
-                let results = unsafe { results.slice(start(0)..start(unit.chunks)) };
+                let results = unsafe { results.slice(start(unit.chunks.start)..start(unit.chunks.end)) };
                 let (total, parts) = results.split_at_mut(length);
                 parts.chunks_exact(length).for_each(|part| self.join(unit, total, part));
                 self.finish(unit, total, out);

@@ -6,7 +6,42 @@ use super::*;
 use crate::kv::tests::as_stored;
 use crate::kv::{BLOCK_TOKENS, KvShape, store_token};
 
-const SHAPES: [(usize, usize, usize); 4] = [(6, 2, 64), (3, 3, 32), (12, 1, 16), (7, 1, 144)];
+/// Sizes of the heads, and what is special about scores.
+#[derive(Clone, Copy, Debug)]
+struct Shape {
+    heads: usize,
+    kv_heads: usize,
+    head_dim: usize,
+    window: Option<usize>,
+    softcap: Option<f32>,
+}
+
+const fn shape(heads: usize, kv_heads: usize, head_dim: usize) -> Shape {
+    Shape { heads, kv_heads, head_dim, window: None, softcap: None }
+}
+
+impl Shape {
+    const fn window(self, positions: usize) -> Self {
+        Self { window: Some(positions), ..self }
+    }
+
+    const fn softcap(self, cap: f32) -> Self {
+        Self { softcap: Some(cap), ..self }
+    }
+}
+
+const SHAPES: [Shape; 10] = [
+    shape(6, 2, 64),
+    shape(3, 3, 32),
+    shape(12, 1, 16),
+    shape(7, 1, 144),
+    shape(4, 1, 256).softcap(3.0),
+    shape(2, 2, 80).window(1),
+    shape(6, 2, 96).window(5),
+    shape(12, 1, 16).window(16),
+    shape(4, 2, 16).window(17).softcap(2.0),
+    shape(3, 3, 32).window(37),
+];
 
 /// Numbers in [-1, 1) that depend on `seed` and `index` only.
 fn noise(seed: u64, index: usize) -> f32 {
@@ -24,7 +59,7 @@ fn vector(kind: u64, path: &[u32], width: usize) -> Vec<f32> {
 
 struct Bench<E: KvElement> {
     isa: Isa,
-    heads: usize,
+    form: Shape,
     arena: KvArena<E>,
     pages: PagedKv,
     scratch: AttentionScratch<E>,
@@ -34,16 +69,16 @@ struct Bench<E: KvElement> {
 }
 
 impl<E: KvElement> Bench<E> {
-    fn new(isa: Isa, threads: usize, (heads, kv_heads, head_dim): (usize, usize, usize)) -> Self {
+    fn new(isa: Isa, threads: usize, form: Shape) -> Self {
         let blocks = 48;
-        let shape = KvShape { layers: 2, blocks, kv_heads, head_dim };
+        let shape = KvShape { layers: 2, blocks, kv_heads: form.kv_heads, head_dim: form.head_dim };
         let mut arena = KvArena::new(shape).expect("a small arena");
         // What closed sequences leave behind.
         let left: Vec<f32> = (0..arena.elements().len()).map(|i| 50.0 * noise(99, i)).collect();
         E::encode(isa, &left, 1.0, arena.elements_mut());
         Self {
             isa,
-            heads,
+            form,
             arena,
             pages: PagedKv::new(blocks, BLOCK_TOKENS, 700),
             scratch: AttentionScratch::new(threads),
@@ -63,7 +98,7 @@ impl<E: KvElement> Bench<E> {
     /// each row's path within the reservation, by sequence slot and row number.
     fn pass(&mut self, rows: &[(SeqId, Option<u32>, u32)], paths: &mut Vec<Vec<Vec<u32>>>) -> Vec<Vec<f32>> {
         let shape = *self.arena.shape();
-        let (q_width, kv_width) = (self.heads * shape.head_dim, shape.kv_heads * shape.head_dim);
+        let (q_width, kv_width) = (self.form.heads * shape.head_dim, shape.kv_heads * shape.head_dim);
         let mut batch = Vec::new();
         let mut queries = Vec::new();
         let mut stored = Vec::new();
@@ -93,7 +128,9 @@ impl<E: KvElement> Bench<E> {
             arena: &self.arena,
             plan: &plan,
             layer: 1,
-            heads: self.heads,
+            scoring: Scoring { scale: (shape.head_dim as f32).sqrt().recip(), softcap: self.form.softcap },
+            window: self.form.window,
+            heads: self.form.heads,
             queries: &queries,
         };
         attention.run(&self.pool, &self.scratch, &mut out);
@@ -125,18 +162,20 @@ impl<E: KvElement> Bench<E> {
             let row = vector(kind, &text[..end], kv_width);
             row.chunks(shape.head_dim).flat_map(|head| as_stored::<E>(self.isa, head)).map(f64::from).collect()
         };
-        let keys: Vec<_> = (1..=text.len()).map(|end| stored(2, end)).collect();
-        let values: Vec<_> = (1..=text.len()).map(|end| stored(3, end)).collect();
-        let queries = vector(1, text, self.heads * shape.head_dim);
+        let seen = text.len() - self.form.window.unwrap_or(usize::MAX).min(text.len())..text.len();
+        let keys: Vec<_> = seen.clone().map(|position| stored(2, position + 1)).collect();
+        let values: Vec<_> = seen.map(|position| stored(3, position + 1)).collect();
+        let queries = vector(1, text, self.form.heads * shape.head_dim);
         let mut out = Vec::new();
-        for head in 0..self.heads {
-            let kv = head / (self.heads / shape.kv_heads) * shape.head_dim;
+        for head in 0..self.form.heads {
+            let kv = head / (self.form.heads / shape.kv_heads) * shape.head_dim;
             let query = &queries[head * shape.head_dim..(head + 1) * shape.head_dim];
             let scores: Vec<f64> = keys
                 .iter()
                 .map(|key| {
                     let dot: f64 = query.iter().zip(&key[kv..]).map(|(q, k)| f64::from(*q) * k).sum();
-                    dot / (shape.head_dim as f64).sqrt()
+                    let score = dot / (shape.head_dim as f64).sqrt();
+                    self.form.softcap.map(f64::from).map_or(score, |cap| cap * (score / cap).tanh())
                 })
                 .collect();
             let greatest = scores.iter().copied().fold(f64::NEG_INFINITY, f64::max);
@@ -168,9 +207,10 @@ macro_rules! everywhere {
 }
 
 /// A shape with which texts of several chunks are quick to attend to.
-const SMALL: [(usize, usize, usize); 1] = [(4, 2, 16)];
+const SMALL: [Shape; 4] =
+    [shape(4, 2, 16), shape(4, 2, 16).window(100), shape(4, 2, 16).window(256), shape(4, 2, 16).window(300)];
 
-fn decoding_matches<E: KvElement>(isa: Isa, shape: (usize, usize, usize), positions: &[usize]) {
+fn decoding_matches<E: KvElement>(isa: Isa, shape: Shape, positions: &[usize]) {
     let mut bench = Bench::<E>::new(isa, 1, shape);
     let seq = bench.open();
     let text = tokens(positions[positions.len() - 1] + 1);
@@ -190,7 +230,7 @@ fn decoding_matches_the_reference() {
     everywhere!(decoding_matches, SMALL, &[0, 254, 255, 256, 257, 300, 511, 512, 513, 599]);
 }
 
-fn chains_equal_decoding<E: KvElement>(isa: Isa, shape: (usize, usize, usize), length: usize) {
+fn chains_equal_decoding<E: KvElement>(isa: Isa, shape: Shape, length: usize) {
     let text = tokens(length);
     let mut plain = Bench::<E>::new(isa, 1, shape);
     let seq = plain.open();
@@ -217,7 +257,7 @@ fn chains_of_any_length_equal_decoding_bit_for_bit() {
     everywhere!(chains_equal_decoding, SMALL, 600);
 }
 
-fn trees_equal_chains<E: KvElement>(isa: Isa, shape: (usize, usize, usize), all_committed: &[usize]) {
+fn trees_equal_chains<E: KvElement>(isa: Isa, shape: Shape, all_committed: &[usize]) {
     const TREE: [(Option<u32>, u32); 9] = [
         (None, 1),
         (None, 2),
@@ -229,6 +269,13 @@ fn trees_equal_chains<E: KvElement>(isa: Isa, shape: (usize, usize, usize), all_
         (Some(6), 8),
         (Some(7), 9),
     ];
+    let mut chain = Bench::<E>::new(isa, 1, shape);
+    let mut decode_alone = |parts: &[&[u32]]| {
+        let alone = chain.open();
+        let rows: Vec<_> = parts.iter().flat_map(|part| chain.decode(alone, part)).collect();
+        chain.pages.close(alone);
+        rows
+    };
     for &committed in all_committed {
         let text = tokens(committed);
         let mut bench = Bench::<E>::new(isa, 2, shape);
@@ -247,20 +294,14 @@ fn trees_equal_chains<E: KvElement>(isa: Isa, shape: (usize, usize, usize), all_
         rows.remove(3);
         for (number, row) in rows.iter().enumerate() {
             let path = &paths[seq.slot as usize][number];
-            let mut chain = Bench::<E>::new(isa, 1, shape);
-            let alone = chain.open();
-            chain.decode(alone, &text);
-            let expected = chain.decode(alone, path).pop().expect("a path has a row");
+            let expected = decode_alone(&[&text, path]).pop().expect("a path has a row");
             assert_eq!(*row, expected, "{isa:?} {shape:?}, {committed} committed, row {number}");
         }
         // The commit moves the path where a chain would have put it.
         bench.settle(seq, &[1, 3, 6, 7], &[2, 4, 7, 8]);
         let next = bench.decode(seq, &[9, 10]);
-        let mut chain = Bench::<E>::new(isa, 1, shape);
-        let alone = chain.open();
-        chain.decode(alone, &text);
-        chain.decode(alone, &[2, 4, 7, 8]);
-        assert_eq!(next, chain.decode(alone, &[9, 10]), "{isa:?} {shape:?}, {committed} committed, after a commit");
+        let expected = decode_alone(&[&text, &[2, 4, 7, 8], &[9, 10]]).split_off(committed + 4);
+        assert_eq!(next, expected, "{isa:?} {shape:?}, {committed} committed, after a commit");
     }
 }
 
@@ -273,7 +314,7 @@ fn tree_rows_equal_the_same_path_as_a_chain_bit_for_bit() {
 #[test]
 fn instruction_sets_with_fused_operations_agree_bit_for_bit() {
     fn decoded(isa: Isa) -> Vec<Vec<f32>> {
-        let mut bench = Bench::<f16>::new(isa, 2, (12, 2, 144));
+        let mut bench = Bench::<f16>::new(isa, 2, shape(12, 2, 144).window(270));
         let seq = bench.open();
         bench.decode(seq, &tokens(300))
     }

@@ -1,6 +1,8 @@
 //! The queries that pass over keys and values together.
 
-use super::kernels::{Join, MAX_QUERIES, Panels, Weights, Window, accumulate, scores};
+use std::ops::Range;
+
+use super::kernels::{Join, MAX_QUERIES, Panels, UNSEEN, Weights, Window, accumulate, scores};
 use super::{Attention, CHUNK, LANES};
 use crate::SharedSlice;
 use crate::kv::{BLOCK_TOKENS, KvElement};
@@ -19,7 +21,7 @@ pub(super) struct Unit {
     /// Query heads of the key head.
     pub(super) per_head: usize,
     /// Chunks that its rows see, all taken together.
-    pub(super) chunks: usize,
+    pub(super) chunks: Range<usize>,
 }
 
 impl Unit {
@@ -30,25 +32,22 @@ impl Unit {
     }
 
     /// The queries of tile `tile`.
-    fn tile(&self, tile: usize) -> std::ops::Range<usize> {
+    fn tile(&self, tile: usize) -> Range<usize> {
         tile * MAX_QUERIES..self.count.min((tile + 1) * MAX_QUERIES)
     }
 }
 
 /// The queries of one row within a tile.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 struct TileRow {
     tile: usize,
     row: usize,
     /// Positions that the row sees, its own included.
-    positions: usize,
+    positions: Range<usize>,
     window: Window,
     /// Whether some of them must be gathered.
     gathers: bool,
 }
-
-/// Greatest score and sum of weights of a query that sees no position of a chunk.
-const UNSEEN: [f32; 2] = [f32::NEG_INFINITY, 0.0];
 
 /// What is gathered.
 #[derive(Clone, Copy)]
@@ -83,7 +82,7 @@ impl<E: KvElement> Attention<'_, E> {
     /// Packs the queries of a unit and finds out what their rows see.
     pub(super) fn prepare(&self, unit: &Unit, scratch: &mut Scratch<E>) {
         let head_dim = self.arena.shape().head_dim;
-        let scale = 1.0 / (head_dim as f32).sqrt();
+        let scale = self.scoring.scale;
         scratch.rows.clear();
         scratch.queries.resize(scratch.queries.len().max(unit.count * head_dim), 0.0);
         scratch.scores.resize(CHUNK * MAX_QUERIES, 0.0);
@@ -109,7 +108,7 @@ impl<E: KvElement> Attention<'_, E> {
                 scratch.rows.push(TileRow {
                     tile,
                     row,
-                    positions: planned.position + 1,
+                    positions: self.seen(planned),
                     window: Window { stride: range.len(), first: j, count: 1 },
                     gathers: planned.ancestors.is_some(),
                 });
@@ -151,59 +150,82 @@ impl<E: KvElement> Attention<'_, E> {
             let statistics = statistics.as_chunks_mut::<2>().0;
             let (statistics, values) =
                 (&mut statistics[range.clone()], &mut values[range.start * head_dim..range.end * head_dim]);
-            // Positions of the chunk that a row sees.
-            let seen = |row: &TileRow| row.positions.saturating_sub(start).min(CHUNK);
-            let (least, most) = rows.iter().map(seen).fold((CHUNK, 0), |(low, high), n| (low.min(n), high.max(n)));
+            // Positions of the chunk that a row sees; none where the end is not above the start.
+            let within = |position: usize| position.saturating_sub(start).min(CHUNK);
+            let seen = |row: &TileRow| within(row.positions.start)..within(row.positions.end);
+            let (mut earliest, mut latest, mut least, mut most) = (CHUNK, 0, CHUNK, 0);
+            for Range { start, end } in rows.iter().map(seen) {
+                (earliest, latest) = (earliest.min(start), latest.max(start));
+                (least, most) = (least.min(end), most.max(end));
+            }
 
-            // Groups scored, and positions weighed, for all queries at once. Lanes past a row's own position are
-            // scored in vain and then dropped.
+            // Groups scored, and positions weighed, for all queries at once. Lanes before and past those that a row sees
+            // are scored in vain and then dropped.
             let (shared_groups, shared) = if rows.iter().any(|row| row.gathers) {
                 (committed, committed * LANES)
             } else {
                 (most.div_ceil(LANES), least)
             };
+            let (shared_groups, shared) =
+                ((earliest / LANES).min(shared_groups)..shared_groups, latest.min(shared)..shared);
             let all = Window { stride: range.len(), first: 0, count: range.len() };
             let group_scores = range.len() * LANES;
             // While keys are read, the values of the same positions are fetched, and then the keys of the next chunk.
             let (values_ahead, keys_ahead) = if tile == 0 { (groups, next_groups) } else { (&[][..], &[][..]) };
-            let keys =
-                Panels::new(head_dim, elements, &groups[..shared_groups], 0, (values_ahead, shape.values_at::<E>()));
-            scores(self.isa, keys, queries, all, room);
+            let values_ahead = (values_ahead.get(shared_groups.clone()).unwrap_or_default(), shape.values_at::<E>());
+            let keys = Panels::new(head_dim, elements, &groups[shared_groups.clone()], 0, values_ahead);
+            scores(self.isa, keys, queries, all, &mut room[shared_groups.start * group_scores..]);
             for row in rows {
                 let positions = seen(row);
-                let tail = positions.div_ceil(LANES).saturating_sub(shared_groups);
-                if tail > 0 {
+                let tail = (positions.start / LANES).max(shared_groups.end)..positions.end.div_ceil(LANES);
+                if !tail.is_empty() {
                     let keys = if row.gathers {
-                        self.gather(unit, row, start / LANES + shared_groups, (tail, Side::Keys), panel);
-                        Panels::new(head_dim, panel, &own[..tail], 0, (&[], 0))
+                        self.gather(unit, row, start / LANES + tail.start, (tail.len(), Side::Keys), panel);
+                        Panels::new(head_dim, panel, &own[..tail.len()], 0, (&[], 0))
                     } else {
-                        Panels::new(head_dim, elements, &groups[shared_groups..shared_groups + tail], 0, (&[], 0))
+                        Panels::new(head_dim, elements, &groups[tail.clone()], 0, (&[], 0))
                     };
-                    scores(self.isa, keys, queries, row.window, &mut room[shared_groups * group_scores..]);
+                    scores(self.isa, keys, queries, row.window, &mut room[tail.start * group_scores..]);
                 }
                 let queries = row.window.first..row.window.first + row.window.count;
                 for (statistics, query) in statistics[queries.clone()].iter_mut().zip(queries) {
                     *statistics = UNSEEN;
-                    if positions > 0 {
-                        let weights = Weights { scores: room, stride: range.len(), query, positions };
+                    if !positions.is_empty() {
+                        let positions = positions.clone();
+                        let cap = self.scoring.softcap;
+                        let weights = Weights { scores: room, stride: range.len(), query, positions, cap };
                         *statistics = self.isa.vectorize(weights).into();
                     }
                 }
             }
 
-            let shared_values = Panels::new(head_dim, elements, groups, shape.values_at::<E>(), (keys_ahead, 0));
-            accumulate(self.isa, shared_values, 0..shared, room, all, values);
-            for row in rows.iter().filter(|row| seen(row) > shared) {
-                let group = shared / LANES;
-                let tail = seen(row).div_ceil(LANES) - group;
+            let in_place = |ahead| Panels::new(head_dim, elements, groups, shape.values_at::<E>(), ahead);
+            for row in rows.iter().filter(|row| seen(row).start < shared.start) {
+                let positions = seen(row).start..shared.start;
+                accumulate(self.isa, in_place((&[], 0)), positions, room, row.window, values);
+            }
+            accumulate(self.isa, in_place((keys_ahead, 0)), shared.clone(), room, all, values);
+            for row in rows {
+                let positions = seen(row).start.max(shared.end)..seen(row).end;
+                if positions.is_empty() {
+                    continue;
+                }
+                let tail = positions.start / LANES..positions.end.div_ceil(LANES);
                 let tail_values = if row.gathers {
-                    self.gather(unit, row, start / LANES + group, (tail, Side::Values), panel);
-                    Panels::new(head_dim, panel, &own[..tail], 0, (&[], 0))
+                    self.gather(unit, row, start / LANES + tail.start, (tail.len(), Side::Values), panel);
+                    Panels::new(head_dim, panel, &own[..tail.len()], 0, (&[], 0))
                 } else {
-                    Panels::new(head_dim, elements, &groups[group..group + tail], shape.values_at::<E>(), (&[], 0))
+                    Panels::new(head_dim, elements, &groups[tail.clone()], shape.values_at::<E>(), (&[], 0))
                 };
-                let positions = shared - group * LANES..seen(row) - group * LANES;
-                accumulate(self.isa, tail_values, positions, &room[group * group_scores..], row.window, values);
+                let (first, room) = (tail.start * LANES, &room[tail.start * group_scores..]);
+                accumulate(
+                    self.isa,
+                    tail_values,
+                    positions.start - first..positions.end - first,
+                    room,
+                    row.window,
+                    values,
+                );
             }
         }
     }
@@ -218,7 +240,7 @@ impl<E: KvElement> Attention<'_, E> {
         let blocks = &self.plan.blocks[run.blocks.clone()];
         let ancestors = self.plan.ancestors(row.row);
         panel.resize(panel.len().max(count * shape.group_elements::<E>()), E::default());
-        for position in first * LANES..row.positions.min((first + count) * LANES) {
+        for position in first * LANES..row.positions.end.min((first + count) * LANES) {
             let slot = match position.checked_sub(run.committed) {
                 Some(depth) => ancestors[depth] as usize,
                 None => blocks[position / BLOCK_TOKENS] as usize * BLOCK_TOKENS + position % BLOCK_TOKENS,

@@ -5,19 +5,23 @@
 mod rope;
 mod weights;
 
-use spec_model::ModelConfig;
+use spec_model::{Activation, Checkpoint, ModelConfig, Quantizer};
 use spec_runtime::Row;
 use spec_runtime::kv::Place;
 
 use crate::attention::AttentionPlan;
 use crate::kv_cache::KvCache;
 use crate::shortlist::Shortlist;
+use crate::vector::{self, Nonlinearity};
 use crate::{ActivationForm, CpuError, Isa, PackedMatrix, Pool, Product, QuantizedRows, SharedSlice, matmul};
 use rope::Rope;
-pub(crate) use weights::{DecoderWeights, LayerWeights};
+pub(crate) use weights::DecoderWeights;
+use weights::{LayerWeights, NormWeights, Projection};
 
-/// Multiply-adds below which turning queries and keys is not worth a region.
-const ROTATE_INLINE: usize = 8192;
+/// Numbers that are turned, normed or capped in less time than a region takes.
+const INLINE_NUMBERS: usize = 8192;
+/// Logits that a task caps.
+const CAPPED_AT_ONCE: usize = 4096;
 
 /// The decoder's weights and sizes.
 #[derive(Debug)]
@@ -25,13 +29,16 @@ pub(crate) struct Decoder {
     pub(crate) config: ModelConfig,
     pub(crate) weights: DecoderWeights,
     pub(crate) isa: Isa,
+    function: Nonlinearity,
 }
 
 /// Memory that passes reuse.
 #[derive(Debug)]
 pub(crate) struct Workspace {
-    rope: Rope,
     pub(crate) plan: AttentionPlan,
+    rope: Option<Rope>,
+    /// Of layers with a sliding window, where it is another.
+    window_rope: Option<Rope>,
     hidden: Vec<f32>,
     queries: Vec<f32>,
     keys: Vec<f32>,
@@ -39,6 +46,8 @@ pub(crate) struct Workspace {
     attended: Vec<f32>,
     gate: Vec<f32>,
     up: Vec<f32>,
+    /// What is normed before it joins `hidden`.
+    joining: Vec<f32>,
     scored: Vec<f32>,
     listed: Vec<f32>,
     normed: Activations,
@@ -48,9 +57,11 @@ pub(crate) struct Workspace {
 
 impl Workspace {
     pub(crate) fn new(config: &ModelConfig) -> Self {
+        let window_rope = config.sliding_window.as_ref().and_then(|window| window.rope.as_ref());
         Self {
-            rope: Rope::new(config.rope.as_ref().expect("every architecture read so far has rotary positions")),
             plan: AttentionPlan::default(),
+            rope: config.rope.as_ref().map(Rope::new),
+            window_rope: window_rope.map(Rope::new),
             hidden: Vec::new(),
             queries: Vec::new(),
             keys: Vec::new(),
@@ -58,6 +69,7 @@ impl Workspace {
             attended: Vec::new(),
             gate: Vec::new(),
             up: Vec::new(),
+            joining: Vec::new(),
             scored: Vec::new(),
             listed: Vec::new(),
             normed: Activations::default(),
@@ -73,14 +85,14 @@ struct Activations(Vec<QuantizedRows>);
 
 impl Activations {
     /// Has `fill` replace the rows in each form that one of `matrices` reads.
-    fn fill(
+    fn fill<'a>(
         &mut self,
-        matrices: &[&PackedMatrix],
+        matrices: impl Iterator<Item = &'a PackedMatrix> + Clone,
         mut fill: impl FnMut(&mut QuantizedRows) -> Result<(), CpuError>,
     ) -> Result<(), CpuError> {
-        for (index, matrix) in matrices.iter().enumerate() {
+        for (index, matrix) in matrices.clone().enumerate() {
             let form = matrix.activation_form();
-            if matrices[..index].iter().any(|earlier| earlier.activation_form() == form) {
+            if matrices.clone().take(index).any(|earlier| earlier.activation_form() == form) {
                 continue;
             }
             if self.0.iter().all(|rows| rows.form() != form) {
@@ -109,7 +121,32 @@ fn part(buffer: &mut Vec<f32>, len: usize) -> &mut [f32] {
     &mut buffer[..len]
 }
 
+/// Calls `work` with every index below `count`, on several threads where that many `numbers` are worth a region.
+fn for_each(pool: &Pool, count: usize, numbers: usize, work: impl Fn(usize) + Sync) {
+    let tasks = if numbers <= INLINE_NUMBERS { 1 } else { count.min(4 * pool.threads()) };
+    let chunk = count.div_ceil(tasks);
+    pool.run(tasks, |task| (task * chunk..count.min((task + 1) * chunk)).for_each(&work));
+}
+
 impl Decoder {
+    /// Packs the weights of `checkpoint`, matrices of floats quantised if `quant` says so; `progress` hears of the bytes done
+    /// and of all bytes.
+    pub(crate) fn load(
+        checkpoint: &Checkpoint,
+        isa: Isa,
+        pool: &Pool,
+        quant: Option<Quantizer>,
+        progress: &mut dyn FnMut(usize, usize),
+    ) -> Result<Self, CpuError> {
+        let config = checkpoint.config().clone();
+        let function = match config.activation {
+            Activation::Silu => Nonlinearity::Silu,
+            Activation::GeluTanh => Nonlinearity::GeluTanh,
+            other => return Err(weights::unknown(format!("the activation {other:?}"))),
+        };
+        Ok(Self { weights: DecoderWeights::load(checkpoint, pool, quant, progress)?, config, isa, function })
+    }
+
     /// Runs `rows`, which lie at `places` and are described by the workspace's plan, and writes the logits of those
     /// that `scored` names, in its order, to `logits`; with a shortlist, those of its tokens alone.
     pub(crate) fn forward(
@@ -121,93 +158,198 @@ impl Decoder {
         (scored, shortlist): (&[usize], Option<&Shortlist>),
         logits: &mut [f32],
     ) -> Result<(), CpuError> {
-        let (config, isa, count) = (&self.config, self.isa, rows.len());
-        let width = config.hidden_size;
-        let (query_width, key_width) = (config.heads * config.head_dim, config.kv_heads * config.head_dim);
-        let epsilon = config.norm_epsilon;
-
-        let Workspace { rope, plan, normed, attended_codes, inner_codes, .. } = workspace;
-        rope.grow(rows.iter().map(|row| row.position + 1).max().unwrap_or(0));
-        let hidden = part(&mut workspace.hidden, count * width);
-        let queries = part(&mut workspace.queries, count * query_width);
-        let keys = part(&mut workspace.keys, count * key_width);
-        let values = part(&mut workspace.values, count * key_width);
-        let attended = part(&mut workspace.attended, count * query_width);
-        let gate = part(&mut workspace.gate, count * config.intermediate_size);
-        let up = part(&mut workspace.up, count * config.intermediate_size);
-
-        for (row, hidden) in rows.iter().zip(hidden.chunks_exact_mut(width)) {
-            self.weights.embedding.dequantize_row(row.token as usize, hidden)?;
+        let positions = rows.iter().map(|row| row.position + 1).max().unwrap_or(0);
+        for rope in workspace.rope.iter_mut().chain(&mut workspace.window_rope) {
+            rope.grow(positions);
         }
+        self.embed(rows, workspace)?;
         for (index, layer) in self.weights.layers.iter().enumerate() {
-            let LayerWeights { q, k, v, attn_output, gate: gate_weights, up: up_weights, down, .. } = layer;
-            normed
-                .fill(&[q, k, v], |into| into.quantize_rms_norm(isa, pool, count, hidden, &layer.attn_norm, epsilon))?;
-            let products = &mut [
-                Product::new(q, normed.of(q), queries).bias(layer.q_bias.as_deref()),
-                Product::new(k, normed.of(k), keys).bias(layer.k_bias.as_deref()),
-                Product::new(v, normed.of(v), values).bias(layer.v_bias.as_deref()),
-            ];
-            matmul(isa, pool, products)?;
-            self.rotate(pool, rope, rows, queries, keys);
-            cache.store(pool, index, places, keys, values);
-            cache.attend(pool, index, plan, queries, attended);
-            attended_codes.fill(&[attn_output], |into| into.quantize(isa, pool, count, attended))?;
-            let product = Product::new(attn_output, attended_codes.of(attn_output), hidden);
-            matmul(isa, pool, &mut [product.accumulate()])?;
-
-            normed.fill(&[gate_weights, up_weights], |into| {
-                into.quantize_rms_norm(isa, pool, count, hidden, &layer.ffn_norm, epsilon)
-            })?;
-            let products = &mut [
-                Product::new(gate_weights, normed.of(gate_weights), gate),
-                Product::new(up_weights, normed.of(up_weights), up),
-            ];
-            matmul(isa, pool, products)?;
-            inner_codes.fill(&[down], |into| into.quantize_silu_mul(isa, pool, count, gate, up))?;
-            matmul(isa, pool, &mut [Product::new(down, inner_codes.of(down), hidden).accumulate()])?;
+            self.attend(pool, cache, workspace, (rows, places), (index, layer))?;
+            self.feed_forward(pool, workspace, rows.len(), layer)?;
         }
         if scored.is_empty() {
             return Ok(());
         }
+        self.score(pool, workspace, (scored, shortlist), logits)
+    }
 
-        let head = self.weights.head();
+    /// Starts the residual stream of each row.
+    fn embed(&self, rows: &[Row], workspace: &mut Workspace) -> Result<(), CpuError> {
+        let (width, scale) = (self.config.hidden_size, self.config.embedding_scale);
+        let hidden = part(&mut workspace.hidden, rows.len() * width);
+        for (row, hidden) in rows.iter().zip(hidden.chunks_exact_mut(width)) {
+            self.weights.embedding.dequantize_row(row.token as usize, hidden)?;
+            if scale != 1.0 {
+                vector::scale(self.isa, hidden, scale);
+            }
+            if let Some(positions) = &self.weights.positions {
+                vector::add(self.isa, hidden, &positions[row.position * width..(row.position + 1) * width]);
+            }
+        }
+        Ok(())
+    }
+
+    /// Adds a layer's attention to the residual stream.
+    fn attend(
+        &self,
+        pool: &Pool,
+        cache: &mut dyn KvCache,
+        workspace: &mut Workspace,
+        (rows, places): (&[Row], &[Place]),
+        (index, layer): (usize, &LayerWeights),
+    ) -> Result<(), CpuError> {
+        let (config, isa, count) = (&self.config, self.isa, rows.len());
+        let (query_width, key_width) = (config.heads * config.head_dim, config.kv_heads * config.head_dim);
+        let Workspace { plan, rope, window_rope, normed, attended_codes, joining, .. } = workspace;
+        let hidden = part(&mut workspace.hidden, count * config.hidden_size);
+        let queries = part(&mut workspace.queries, count * query_width);
+        let keys = part(&mut workspace.keys, count * key_width);
+        let values = part(&mut workspace.values, count * key_width);
+        let attended = part(&mut workspace.attended, count * query_width);
+        let window = config.sliding_window.as_ref().filter(|window| window.layers[index]).map(|window| window.size);
+        let rope = window.and(window_rope.as_ref()).or(rope.as_ref());
+
+        let LayerWeights { q, k, v, attn_output, .. } = layer;
+        let norm = layer.attn_norm.with(config.norm_epsilon);
+        let matrices = [&q.matrix, &k.matrix, &v.matrix];
+        normed.fill(matrices.into_iter(), |into| into.quantize_norm(isa, pool, count, hidden, norm))?;
+        matmul(isa, pool, &mut [q.of(normed, queries), k.of(normed, keys), v.of(normed, values)])?;
+        self.place(pool, rope, layer, rows, (queries, keys));
+        cache.store(pool, index, places, keys, values);
+        cache.attend(pool, (index, window), plan, queries, attended);
+        attended_codes.fill([&attn_output.matrix].into_iter(), |into| into.quantize(isa, pool, count, attended))?;
+        self.join(pool, (attn_output, layer.post_attn_norm.as_ref()), attended_codes, joining, hidden)
+    }
+
+    /// Adds a layer's feed-forward block to the residual stream.
+    fn feed_forward(
+        &self,
+        pool: &Pool,
+        workspace: &mut Workspace,
+        count: usize,
+        layer: &LayerWeights,
+    ) -> Result<(), CpuError> {
+        let (config, isa, function) = (&self.config, self.isa, self.function);
+        let Workspace { normed, inner_codes, joining, .. } = workspace;
+        let hidden = part(&mut workspace.hidden, count * config.hidden_size);
+        let up_values = part(&mut workspace.up, count * config.intermediate_size);
+
+        let LayerWeights { gate, up, down, .. } = layer;
+        let norm = layer.ffn_norm.with(config.norm_epsilon);
+        let matrices = gate.iter().chain([up]).map(|projection| &projection.matrix);
+        normed.fill(matrices, |into| into.quantize_norm(isa, pool, count, hidden, norm))?;
+        let down_only = [&down.matrix].into_iter();
+        match gate {
+            Some(gate) => {
+                let gate_values = part(&mut workspace.gate, count * config.intermediate_size);
+                matmul(isa, pool, &mut [gate.of(normed, gate_values), up.of(normed, up_values)])?;
+                inner_codes.fill(down_only, |into| {
+                    into.quantize_gated(isa, pool, count, function, (gate_values, up_values))
+                })?;
+            }
+            None => {
+                matmul(isa, pool, &mut [up.of(normed, up_values)])?;
+                inner_codes.fill(down_only, |into| into.quantize_activated(isa, pool, count, function, up_values))?;
+            }
+        }
+        self.join(pool, (down, layer.post_ffn_norm.as_ref()), inner_codes, joining, hidden)
+    }
+
+    /// Projects `codes` and adds the result, normed where there is a norm, to the residual stream.
+    fn join(
+        &self,
+        pool: &Pool,
+        (projection, norm): (&Projection, Option<&NormWeights>),
+        codes: &Activations,
+        joining: &mut Vec<f32>,
+        hidden: &mut [f32],
+    ) -> Result<(), CpuError> {
+        let Some(norm) = norm else {
+            return matmul(self.isa, pool, &mut [projection.of(codes, hidden).accumulate()]);
+        };
+        let joining = part(joining, hidden.len());
+        matmul(self.isa, pool, &mut [projection.of(codes, joining)])?;
+        let (norm, width) = (norm.with(self.config.norm_epsilon), self.config.hidden_size);
+        let (count, numbers) = (hidden.len() / width, hidden.len());
+        let (joining, hidden) = (SharedSlice::new(joining), SharedSlice::new(hidden));
+        for_each(pool, count, numbers, |row| {
+            let range = row * width..(row + 1) * width;
+            // SAFETY: each row belongs to one task.
+            let (joining, hidden) = unsafe { (joining.slice(range.clone()), hidden.slice(range)) };
+            vector::add_norm(self.isa, norm, joining, hidden);
+        });
+        Ok(())
+    }
+
+    /// Norms the heads of queries and keys, and turns them to the positions of their rows.
+    fn place(
+        &self,
+        pool: &Pool,
+        rope: Option<&Rope>,
+        layer: &LayerWeights,
+        rows: &[Row],
+        (queries, keys): (&mut [f32], &mut [f32]),
+    ) {
+        let (head_dim, epsilon) = (self.config.head_dim, self.config.norm_epsilon);
+        let norms = [&layer.q_norm, &layer.k_norm].map(|norm| norm.as_ref().map(|norm| norm.with(epsilon)));
+        if rope.is_none() && norms.iter().all(Option::is_none) {
+            return;
+        }
+        let numbers = queries.len();
+        let widths = [queries.len() / rows.len(), keys.len() / rows.len()];
+        let both = [SharedSlice::new(queries), SharedSlice::new(keys)];
+        for_each(pool, rows.len(), numbers, |row| {
+            for ((all, width), norm) in both.iter().zip(widths).zip(norms) {
+                // SAFETY: each row belongs to one task.
+                let values = unsafe { all.slice(row * width..(row + 1) * width) };
+                if let Some(norm) = norm {
+                    vector::norm(self.isa, norm, values);
+                }
+                if let Some(rope) = rope {
+                    rope.rotate(self.isa, rows[row].position, head_dim, values);
+                }
+            }
+        });
+    }
+
+    /// Makes logits of the rows that `scored` names.
+    fn score(
+        &self,
+        pool: &Pool,
+        workspace: &mut Workspace,
+        (scored, shortlist): (&[usize], Option<&Shortlist>),
+        logits: &mut [f32],
+    ) -> Result<(), CpuError> {
+        let (isa, width) = (self.isa, self.config.hidden_size);
+        let (head, normed) = (self.weights.head(), &mut workspace.normed);
         let last = part(&mut workspace.scored, scored.len() * width);
         for (&row, last) in scored.iter().zip(last.chunks_exact_mut(width)) {
-            last.copy_from_slice(&hidden[row * width..(row + 1) * width]);
+            last.copy_from_slice(&workspace.hidden[row * width..(row + 1) * width]);
         }
-        normed.fill(&[head], |into| {
-            into.quantize_rms_norm(isa, pool, scored.len(), last, &self.weights.output_norm, epsilon)
-        })?;
+        let norm = self.weights.output_norm.with(self.config.norm_epsilon);
+        normed.fill([head].into_iter(), |into| into.quantize_norm(isa, pool, scored.len(), last, norm))?;
         let Some(shortlist) = shortlist else {
-            return matmul(isa, pool, &mut [Product::new(head, normed.of(head), logits)]);
+            matmul(isa, pool, &mut [Product::new(head, normed.of(head), logits)])?;
+            self.cap(pool, logits);
+            return Ok(());
         };
         let matrix = shortlist.matrix();
         let listed = part(&mut workspace.listed, scored.len() * matrix.outputs());
         matmul(isa, pool, &mut [Product::new(matrix, normed.of(matrix), listed)])?;
-        shortlist.spread(listed, logits, config.vocab_size);
+        self.cap(pool, listed);
+        shortlist.spread(listed, logits, self.config.vocab_size);
         Ok(())
     }
 
-    /// Turns the queries and keys of all rows to their positions.
-    fn rotate(&self, pool: &Pool, rope: &Rope, rows: &[Row], queries: &mut [f32], keys: &mut [f32]) {
-        let head_dim = self.config.head_dim;
-        let (query_width, key_width) = (queries.len() / rows.len(), keys.len() / rows.len());
-        let tasks = if queries.len() <= ROTATE_INLINE { 1 } else { rows.len().min(4 * pool.threads()) };
-        let chunk = rows.len().div_ceil(tasks);
-        let (queries, keys) = (SharedSlice::new(queries), SharedSlice::new(keys));
-        pool.run(tasks, |task| {
-            for (row, given) in rows.iter().enumerate().skip(task * chunk).take(chunk) {
-                // SAFETY: each row belongs to one task.
-                let (query, key) = unsafe {
-                    (
-                        queries.slice(row * query_width..(row + 1) * query_width),
-                        keys.slice(row * key_width..(row + 1) * key_width),
-                    )
-                };
-                rope.rotate(self.isa, given.position, head_dim, query);
-                rope.rotate(self.isa, given.position, head_dim, key);
-            }
+    /// Soft-caps logits, where the model does.
+    fn cap(&self, pool: &Pool, logits: &mut [f32]) {
+        let Some(cap) = self.config.logit_softcap else { return };
+        let count = logits.len();
+        let logits = SharedSlice::new(logits);
+        for_each(pool, count.div_ceil(CAPPED_AT_ONCE), count, |index| {
+            // SAFETY: each part belongs to one task.
+            let part = unsafe { logits.slice(index * CAPPED_AT_ONCE..count.min((index + 1) * CAPPED_AT_ONCE)) };
+            vector::soft_cap_all(self.isa, part, cap);
         });
     }
 }

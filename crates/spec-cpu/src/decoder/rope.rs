@@ -10,15 +10,21 @@ pub(super) struct Rope {
     style: RopeStyle,
     /// Radians per position of each pair.
     frequencies: Vec<f64>,
-    /// `[position][pair]`.
+    magnitude: f64,
+    /// `[position][pair]`, times the magnitude.
     cos: Vec<f32>,
     sin: Vec<f32>,
 }
 
 impl Rope {
     pub(super) fn new(config: &RopeConfig) -> Self {
-        let frequencies = config.frequencies();
-        Self { style: config.style, frequencies, cos: Vec::new(), sin: Vec::new() }
+        Self {
+            style: config.style,
+            frequencies: config.frequencies(),
+            magnitude: f64::from(config.magnitude()),
+            cos: Vec::new(),
+            sin: Vec::new(),
+        }
     }
 
     /// Makes the table hold `positions` positions.
@@ -27,8 +33,8 @@ impl Rope {
         for position in self.cos.len() / self.frequencies.len().max(1)..positions {
             for frequency in &self.frequencies {
                 let (sin, cos) = (position as f64 * frequency).sin_cos();
-                self.cos.push(cos as f32);
-                self.sin.push(sin as f32);
+                self.cos.push((cos * self.magnitude) as f32);
+                self.sin.push((sin * self.magnitude) as f32);
             }
         }
     }

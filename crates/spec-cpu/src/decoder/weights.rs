@@ -1,35 +1,76 @@
 //! The weights of a decoder, packed.
 
-use spec_model::{Checkpoint, Quantizer, TensorType, TensorView};
+use spec_model::{Checkpoint, Linear, NormKind, Quantizer, TensorType, TensorView};
 
+use super::Activations;
 use crate::load::Fallbacks;
-use crate::{CpuError, PackedMatrix, Pool, WeightMemory, WeightType};
+use crate::vector::Norm;
+use crate::{CpuError, PackedMatrix, Pool, Product, WeightMemory, WeightType};
 
-/// One layer. Matrices are outputs x inputs.
+/// A projection: outputs x inputs, and what is added to its outputs.
 #[derive(Debug)]
-pub(crate) struct LayerWeights {
-    pub(crate) attn_norm: Vec<f32>,
-    pub(crate) q: PackedMatrix,
-    pub(crate) k: PackedMatrix,
-    pub(crate) v: PackedMatrix,
-    pub(crate) q_bias: Option<Vec<f32>>,
-    pub(crate) k_bias: Option<Vec<f32>>,
-    pub(crate) v_bias: Option<Vec<f32>>,
-    pub(crate) attn_output: PackedMatrix,
-    pub(crate) ffn_norm: Vec<f32>,
-    pub(crate) gate: PackedMatrix,
-    pub(crate) up: PackedMatrix,
-    pub(crate) down: PackedMatrix,
+pub(crate) struct Projection {
+    pub(crate) matrix: PackedMatrix,
+    pub(crate) bias: Option<Vec<f32>>,
 }
 
-impl LayerWeights {
-    fn matrices(&self) -> [&PackedMatrix; 7] {
-        [&self.q, &self.k, &self.v, &self.attn_output, &self.gate, &self.up, &self.down]
+impl Projection {
+    /// The product of `rows` with the matrix, plus the bias.
+    pub(super) fn of<'a>(&'a self, rows: &'a Activations, output: &'a mut [f32]) -> Product<'a> {
+        Product::new(&self.matrix, rows.of(&self.matrix), output).bias(self.bias.as_deref())
+    }
+}
+
+/// The vectors of a norm, of one of the two kinds.
+#[derive(Debug)]
+pub(crate) struct NormWeights {
+    weight: Vec<f32>,
+    /// Of norms that remove the mean.
+    bias: Option<Vec<f32>>,
+}
+
+impl NormWeights {
+    pub(crate) fn with(&self, epsilon: f32) -> Norm<'_> {
+        let weight = &self.weight;
+        match &self.bias {
+            None => Norm::Rms { weight, epsilon },
+            Some(bias) => Norm::Layer { weight, bias, epsilon },
+        }
     }
 
     fn vectors(&self) -> impl Iterator<Item = &Vec<f32>> {
-        let biases = [&self.q_bias, &self.k_bias, &self.v_bias];
-        [&self.attn_norm, &self.ffn_norm].into_iter().chain(biases.into_iter().flatten())
+        [&self.weight].into_iter().chain(&self.bias)
+    }
+}
+
+/// One layer.
+#[derive(Debug)]
+pub(crate) struct LayerWeights {
+    pub(crate) attn_norm: NormWeights,
+    pub(crate) q: Projection,
+    pub(crate) k: Projection,
+    pub(crate) v: Projection,
+    /// Norms of each head of queries and keys.
+    pub(crate) q_norm: Option<NormWeights>,
+    pub(crate) k_norm: Option<NormWeights>,
+    pub(crate) attn_output: Projection,
+    pub(crate) post_attn_norm: Option<NormWeights>,
+    pub(crate) ffn_norm: NormWeights,
+    pub(crate) gate: Option<Projection>,
+    pub(crate) up: Projection,
+    pub(crate) down: Projection,
+    pub(crate) post_ffn_norm: Option<NormWeights>,
+}
+
+impl LayerWeights {
+    fn projections(&self) -> impl Iterator<Item = &Projection> {
+        [&self.q, &self.k, &self.v, &self.attn_output, &self.up, &self.down].into_iter().chain(&self.gate)
+    }
+
+    fn vectors(&self) -> impl Iterator<Item = &Vec<f32>> {
+        let optional = [&self.q_norm, &self.k_norm, &self.post_attn_norm, &self.post_ffn_norm];
+        let norms = [&self.attn_norm, &self.ffn_norm].into_iter().chain(optional.into_iter().flatten());
+        norms.flat_map(NormWeights::vectors).chain(self.projections().filter_map(|projection| projection.bias.as_ref()))
     }
 }
 
@@ -37,7 +78,9 @@ impl LayerWeights {
 #[derive(Debug)]
 pub(crate) struct DecoderWeights {
     pub(crate) embedding: PackedMatrix,
-    pub(crate) output_norm: Vec<f32>,
+    /// Learned positions, one row each.
+    pub(crate) positions: Option<Vec<f32>>,
+    pub(crate) output_norm: NormWeights,
     output: Option<PackedMatrix>,
     pub(crate) layers: Vec<LayerWeights>,
     /// What was not stored as asked for.
@@ -54,6 +97,7 @@ impl DecoderWeights {
         progress: &mut dyn FnMut(usize, usize),
     ) -> Result<Self, CpuError> {
         let weights = checkpoint.weights();
+        let kind = checkpoint.config().norm;
         let matrices = |layer: &spec_model::LayerWeights<TensorView<'_>>| {
             [&layer.q, &layer.k, &layer.v, &layer.attn_output, &layer.up, &layer.down]
                 .into_iter()
@@ -82,36 +126,47 @@ impl DecoderWeights {
             Ok(packed)
         };
         let vector = |tensor: &TensorView<'_>| tensor.to_f32();
+        let mut project = |linear: &Linear<TensorView<'_>>| -> Result<Projection, CpuError> {
+            Ok(Projection { matrix: pack(&linear.weight)?, bias: linear.bias.as_ref().map(vector) })
+        };
+        let norm = |norm: &spec_model::Norm<TensorView<'_>>| -> Result<NormWeights, CpuError> {
+            let weight = vector(&norm.weight);
+            let bias = match kind {
+                NormKind::Rms => None,
+                // One without a bias adds nothing.
+                NormKind::Layer => Some(norm.bias.as_ref().map_or_else(|| vec![0.0; weight.len()], vector)),
+                other => return Err(unknown(format!("the kind of norm {other:?}"))),
+            };
+            Ok(NormWeights { weight, bias })
+        };
+        let head_norm = |weight: &TensorView<'_>| NormWeights { weight: vector(weight), bias: None };
         // The order of a pass, so that a pass walks through memory.
         let layers = weights
             .layers
             .iter()
             .map(|layer| {
                 Ok(LayerWeights {
-                    attn_norm: vector(&layer.attn_norm.weight),
-                    q: pack(&layer.q.weight)?,
-                    k: pack(&layer.k.weight)?,
-                    v: pack(&layer.v.weight)?,
-                    q_bias: layer.q.bias.as_ref().map(vector),
-                    k_bias: layer.k.bias.as_ref().map(vector),
-                    v_bias: layer.v.bias.as_ref().map(vector),
-                    attn_output: pack(&layer.attn_output.weight)?,
-                    ffn_norm: vector(&layer.ffn_norm.weight),
-                    gate: pack(&layer.gate.as_ref().ok_or_else(ungated)?.weight)?,
-                    up: pack(&layer.up.weight)?,
-                    down: pack(&layer.down.weight)?,
+                    attn_norm: norm(&layer.attn_norm)?,
+                    q: project(&layer.q)?,
+                    k: project(&layer.k)?,
+                    v: project(&layer.v)?,
+                    q_norm: layer.q_norm.as_ref().map(head_norm),
+                    k_norm: layer.k_norm.as_ref().map(head_norm),
+                    attn_output: project(&layer.attn_output)?,
+                    post_attn_norm: layer.post_attn_norm.as_ref().map(norm).transpose()?,
+                    ffn_norm: norm(&layer.ffn_norm)?,
+                    gate: layer.gate.as_ref().map(&mut project).transpose()?,
+                    up: project(&layer.up)?,
+                    down: project(&layer.down)?,
+                    post_ffn_norm: layer.post_ffn_norm.as_ref().map(norm).transpose()?,
                 })
             })
             .collect::<Result<Vec<_>, CpuError>>()?;
         let output = weights.output.as_ref().map(&mut pack).transpose()?;
         let embedding = pack(&weights.embedding)?;
-        Ok(Self {
-            embedding,
-            output_norm: vector(&weights.output_norm.weight),
-            output,
-            layers,
-            notes: fallbacks.notes(),
-        })
+        let positions = weights.positions.as_ref().map(vector);
+        let output_norm = norm(&weights.output_norm)?;
+        Ok(Self { embedding, positions, output_norm, output, layers, notes: fallbacks.notes() })
     }
 
     /// The matrix that makes logits.
@@ -121,29 +176,32 @@ impl DecoderWeights {
 
     /// Bytes, in the file, of what a pass of `rows` scored rows must read.
     pub(crate) fn pass_bytes(&self, rows: usize) -> usize {
+        let bytes = |vector: &Vec<f32>| size_of_val(vector.as_slice());
         let layers = self.layers.iter().map(|layer| {
-            let matrices: usize = layer.matrices().iter().map(|matrix| matrix.file_bytes()).sum();
-            let vectors: usize = layer.vectors().map(|vector| size_of_val(vector.as_slice())).sum();
-            matrices + vectors
+            let matrices: usize = layer.projections().map(|projection| projection.matrix.file_bytes()).sum();
+            matrices + layer.vectors().map(bytes).sum::<usize>()
         });
         // A tied embedding is read as the head.
         let embedded = match self.output {
             Some(_) => rows.min(self.embedding.outputs()) * (self.embedding.file_bytes() / self.embedding.outputs()),
             None => 0,
         };
-        layers.sum::<usize>() + size_of_val(self.output_norm.as_slice()) + self.head().file_bytes() + embedded
+        let positions = self.positions.as_ref().map_or(0, |_| rows * self.embedding.inputs() * size_of::<f32>());
+        let norm: usize = self.output_norm.vectors().map(bytes).sum();
+        layers.sum::<usize>() + norm + self.head().file_bytes() + embedded + positions
     }
 
     /// Weights that a scored row is multiplied with.
     pub(crate) fn row_macs(&self) -> u64 {
         let macs = |matrix: &PackedMatrix| matrix.outputs() as u64 * matrix.inputs() as u64;
-        let layers = self.layers.iter().flat_map(LayerWeights::matrices).map(macs);
-        layers.sum::<u64>() + macs(self.head())
+        let matrices = self.layers.iter().flat_map(LayerWeights::projections).map(|projection| &projection.matrix);
+        matrices.map(macs).sum::<u64>() + macs(self.head())
     }
 }
 
-fn ungated() -> CpuError {
-    CpuError::Unsupported { what: "a feed-forward block without a gate".into(), instead: "use a gated architecture" }
+/// Something that a later version of the description may have.
+pub(super) fn unknown(what: String) -> CpuError {
+    CpuError::Unsupported { what, instead: "use a model of another architecture" }
 }
 
 fn weight_type(ty: TensorType) -> Result<WeightType, CpuError> {

@@ -3,7 +3,7 @@
 use std::ops::Range;
 
 use super::simd::Vectorize;
-use super::vector;
+use super::vector::{Moments, Nonlinearity, Norm};
 use crate::Isa;
 use crate::activation::{ActivationForm, Codes, Target};
 
@@ -11,42 +11,36 @@ use crate::activation::{ActivationForm, Codes, Target};
 pub(crate) enum Source<'a> {
     /// Rows as they are.
     Plain { values: &'a [f32] },
-    /// Rows divided by their root mean square, times a weight per column.
-    RmsNorm { values: &'a [f32], weight: &'a [f32], epsilon: f32 },
-    /// SiLU of one matrix times another.
-    SiluMul { gate: &'a [f32], up: &'a [f32] },
+    /// Rows normed.
+    Norm { values: &'a [f32], norm: Norm<'a> },
+    /// A function of each value.
+    Activated { function: Nonlinearity, values: &'a [f32] },
+    /// The same of one matrix, times another.
+    Gated { function: Nonlinearity, gate: &'a [f32], up: &'a [f32] },
 }
 
 impl Source<'_> {
-    /// What is computed once per row: the factor of a norm.
+    /// What is computed once per row.
     #[inline(always)]
-    fn row_factor(&self, row: usize, inputs: usize) -> f32 {
+    fn moments(&self, row: usize, inputs: usize) -> Moments {
         match self {
-            Self::RmsNorm { values, epsilon, .. } => {
-                vector::inverse_rms(&values[row * inputs..(row + 1) * inputs], *epsilon)
-            }
-            Self::Plain { .. } | Self::SiluMul { .. } => 1.0,
+            Self::Norm { values, norm } => norm.moments(&values[row * inputs..(row + 1) * inputs]),
+            Self::Plain { .. } | Self::Activated { .. } | Self::Gated { .. } => Moments::NONE,
         }
     }
 
     /// Fills `block` with columns `start..start + N` of a row.
     #[inline(always)]
-    fn load<const N: usize>(&self, row: usize, inputs: usize, start: usize, factor: f32, block: &mut [f32; N]) {
+    fn load<const N: usize>(&self, row: usize, inputs: usize, start: usize, moments: Moments, block: &mut [f32; N]) {
         let at = row * inputs + start;
         match self {
             Self::Plain { values } => block.copy_from_slice(&values[at..at + N]),
-            Self::RmsNorm { values, weight, .. } => {
-                let columns = values[at..at + N].iter().zip(&weight[start..start + N]);
-                for (value, (source, weight)) in block.iter_mut().zip(columns) {
-                    *value = source * factor * weight;
-                }
+            Self::Norm { values, norm } => {
+                block.copy_from_slice(&values[at..at + N]);
+                norm.apply(moments, start, block);
             }
-            Self::SiluMul { gate, up } => {
-                let columns = gate[at..at + N].iter().zip(&up[at..at + N]);
-                for (value, (gate, up)) in block.iter_mut().zip(columns) {
-                    *value = vector::silu(*gate) * up;
-                }
-            }
+            Self::Activated { function, values } => function.apply(&values[at..at + N], block),
+            Self::Gated { function, gate, up } => function.gate(&gate[at..at + N], &up[at..at + N], block),
         }
     }
 }
@@ -79,25 +73,25 @@ impl Vectorize for Quantize<'_> {
     #[inline(always)]
     fn run(self) {
         let Self { form, source, row, inputs, range, target } = self;
-        let factor = source.row_factor(row, inputs);
+        let moments = source.moments(row, inputs);
         let mut values = [0.0; 256];
         for block in range.start / form.block()..range.end / form.block() {
             let start = block * form.block();
             match form {
                 ActivationForm::Float => {
                     let mut value = [0.0];
-                    source.load(row, inputs, start, factor, &mut value);
+                    source.load(row, inputs, start, moments, &mut value);
                     let at = target.index(row, block, 1);
                     // SAFETY: entries of this row and block only.
                     unsafe { target.floats.set(at, value[0]) };
                 }
                 ActivationForm::Block32 => {
                     let values = values.first_chunk_mut().expect("256 are 32 or more");
-                    source.load(row, inputs, start, factor, values);
+                    source.load(row, inputs, start, moments, values);
                     block32(values, row, block, target);
                 }
                 ActivationForm::Block256 => {
-                    source.load(row, inputs, start, factor, &mut values);
+                    source.load(row, inputs, start, moments, &mut values);
                     block256(&values, row, block, target);
                 }
             }

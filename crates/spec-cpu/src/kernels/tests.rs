@@ -256,15 +256,28 @@ fn fused_quantisation_equals_its_two_steps() {
         let mut fused = QuantizedRows::new(ActivationForm::Block256, inputs).expect("fits");
         let mut steps = vec![0.0; rows * inputs];
 
-        fused.quantize_rms_norm(isa, &pool, rows, &x, &weight, 1e-5).expect("fits");
-        for (x, step) in x.chunks(inputs).zip(steps.chunks_mut(inputs)) {
-            vector::rms_norm(isa, x, &weight, 1e-5, step);
+        let norms = [
+            vector::Norm::Rms { weight: &weight, epsilon: 1e-5 },
+            vector::Norm::Layer { weight: &weight, bias: &y[..inputs], epsilon: 1e-5 },
+        ];
+        for norm in norms {
+            fused.quantize_norm(isa, &pool, rows, &x, norm).expect("fits");
+            steps.copy_from_slice(&x);
+            vector::norm(isa, norm, &mut steps);
+            assert_eq!(product(&fused), multiply(isa, &pool, &weights, &steps));
         }
-        assert_eq!(product(&fused), multiply(isa, &pool, &weights, &steps));
+        let narrow = vector::Norm::Layer { weight: &weight, bias: &y[1..inputs], epsilon: 1e-5 };
+        assert!(fused.quantize_norm(isa, &pool, rows, &x, narrow).is_err(), "a bias is missing");
 
-        fused.quantize_silu_mul(isa, &pool, rows, &x, &y).expect("fits");
-        vector::silu_mul(isa, &x, &y, &mut steps);
-        assert_eq!(product(&fused), multiply(isa, &pool, &weights, &steps));
+        for function in [vector::Nonlinearity::Silu, vector::Nonlinearity::GeluTanh] {
+            fused.quantize_gated(isa, &pool, rows, function, (&x, &y)).expect("fits");
+            vector::gated(isa, function, &x, &y, &mut steps);
+            assert_eq!(product(&fused), multiply(isa, &pool, &weights, &steps));
+
+            fused.quantize_activated(isa, &pool, rows, function, &x).expect("fits");
+            vector::activated(isa, function, &x, &mut steps);
+            assert_eq!(product(&fused), multiply(isa, &pool, &weights, &steps));
+        }
     }
 }
 

@@ -6,9 +6,6 @@
 use super::simd::Vectorize;
 use crate::Isa;
 
-#[cfg(test)]
-mod tests;
-
 const LANES: usize = 16;
 
 /// Adds up the lanes pairwise: 8 + 8, 4 + 4, 2 + 2, 1 + 1.
@@ -75,19 +72,6 @@ pub fn exp(x: f32) -> f32 {
     if x > 88.722_83 { f32::INFINITY } else { result }
 }
 
-/// x / (1 + e^-x).
-#[inline(always)]
-pub(super) fn silu(x: f32) -> f32 {
-    x / (1.0 + exp(-x))
-}
-
-/// 1 / sqrt(mean of squares + epsilon).
-#[inline(always)]
-pub(super) fn inverse_rms(values: &[f32], epsilon: f32) -> f32 {
-    let mean = lane_sum(values, |value| value * value) / values.len() as f32;
-    1.0 / (mean + epsilon).sqrt()
-}
-
 /// The f32 with the value of the half-precision number with these bits.
 #[inline(always)]
 #[must_use]
@@ -134,32 +118,15 @@ macro_rules! vectorized {
     };
 }
 
-vectorized! {
-    /// `output[i] = x[i] / sqrt(mean(x^2) + epsilon) * weight[i]` (arXiv 1910.07467), the squares summed in lane order.
-    ///
-    /// # Panics
-    /// When the lengths differ.
-    fn rms_norm(x: &'a [f32], weight: &'a [f32], epsilon: f32, output: &'a mut [f32]) -> () {
-        assert!(x.len() == weight.len() && x.len() == output.len(), "rms_norm: lengths differ");
-        let factor = inverse_rms(x, epsilon);
-        for ((output, x), weight) in output.iter_mut().zip(x).zip(weight) {
-            *output = x * factor * weight;
-        }
-    }
-}
+mod nonlinearity;
+mod norm;
+#[cfg(test)]
+mod tests;
 
-vectorized! {
-    /// `output[i] = silu(gate[i]) * up[i]`, the activation of gated feed-forward layers (arXiv 2002.05202).
-    ///
-    /// # Panics
-    /// When the lengths differ.
-    fn silu_mul(gate: &'a [f32], up: &'a [f32], output: &'a mut [f32]) -> () {
-        assert!(gate.len() == up.len() && up.len() == output.len(), "silu_mul: lengths differ");
-        for ((output, gate), up) in output.iter_mut().zip(gate).zip(up) {
-            *output = silu(*gate) * up;
-        }
-    }
-}
+pub(crate) use nonlinearity::soft_cap;
+pub use nonlinearity::{Nonlinearity, activated, gated, soft_cap_all};
+pub(super) use norm::Moments;
+pub use norm::{Norm, add_norm, norm};
 
 vectorized! {
     /// `output[i] += x[i]`.
