@@ -139,7 +139,7 @@ fn threads(text: &str) -> Result<usize, String> {
 /// Target, draft and device: what `generate` and `demo` share.
 #[derive(Debug, Args)]
 pub(crate) struct ModelArgs {
-    /// The model that answers: a GGUF file, or hf:ORG/REPO[:FILE], which is fetched once
+    /// The model that answers: a GGUF or safetensors file, any file of a set, a folder, or hf:ORG/REPO[:FILE], which is fetched once
     #[arg(long, short, value_name = "FILE")]
     pub(crate) model: PathBuf,
 
@@ -305,18 +305,22 @@ pub(crate) struct PullArgs {
 
 #[derive(Debug, Args)]
 pub(crate) struct InspectArgs {
-    /// A GGUF file, or hf:ORG/REPO[:FILE]
+    /// A GGUF or safetensors file, any file of a set, a folder with one of these, or hf:ORG/REPO[:FILE]
     #[arg(long, short, value_name = "FILE")]
     pub(crate) model: PathBuf,
 
     /// How text is split into words, for files that do not say so, or say it wrong
     #[arg(long, value_name = "NAME")]
     pub(crate) pre_tokenizer: Option<String>,
+
+    /// A JSON object instead of text
+    #[arg(long)]
+    pub(crate) json: bool,
 }
 
 #[derive(Debug, Args)]
 pub(crate) struct TokenizeArgs {
-    /// A GGUF file, or hf:ORG/REPO[:FILE]
+    /// A GGUF or safetensors file, any file of a set, a folder with one of these, or hf:ORG/REPO[:FILE]
     #[arg(long, short, value_name = "FILE")]
     pub(crate) model: PathBuf,
 
@@ -360,7 +364,7 @@ pub(crate) enum LogitsKind {
 
 #[derive(Debug, Args)]
 pub(crate) struct BenchForwardArgs {
-    /// A GGUF file
+    /// A GGUF or safetensors file, any file of a set, or a folder with one of these
     #[arg(long, short, value_name = "FILE")]
     pub(crate) model: PathBuf,
 

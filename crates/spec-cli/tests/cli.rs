@@ -326,9 +326,21 @@ fn tokenize_and_inspect_show_what_a_file_holds() {
     let json = files.spec("tokenize --model target.gguf --json hello").json();
     assert!(json["tokens"].as_array().is_some_and(|tokens| !tokens.is_empty()));
     let shown = files.spec("inspect --model target.gguf").ok().out();
-    for word in ["llama", "331", "token_embd.weight", "Q4_1", "chat template"] {
+    for word in ["llama", "331", "token_embd.weight", "Q4_1", "chat template", "parameters", "KV q8", "GGUF version 3"]
+    {
         assert!(shown.contains(word), "{word}\n{shown}");
     }
+    let json = files.spec("inspect --model target.gguf --json").json();
+    let (spec, memory) = (TinySpec::llama(), json["memory"].as_array().expect("a list"));
+    let last = memory.last().expect("the model's own context");
+    assert_eq!(last["context"], 256);
+    // Keys and values of every layer and head, at two bytes an element.
+    assert_eq!(last["kv_bytes"]["f16"], 256 * 2 * spec.layers * spec.kv_heads * spec.head_dim * 2);
+    assert_eq!(json["types"]["Q4_1"]["tensors"], 7 * spec.layers);
+    let weights: u64 = json["types"].as_object().expect("types").values().filter_map(|t| t["bytes"].as_u64()).sum();
+    assert_eq!(last["weights_bytes"], weights);
+    assert!(json["parameters"].as_u64() > Some(100_000) && json["chat_template"] == true, "{json}");
+    assert_eq!(json["tokenizer"]["end_ids"][0], 330);
 }
 
 #[test]

@@ -284,13 +284,14 @@ fn wrong_content_is_deleted_and_named() {
 #[test]
 fn refusals_say_what_to_do() {
     let cache = Cache::new();
-    for (status, words) in [
-        (401, &["HF_TOKEN", "hf:o/r"][..]),
+    let cases: [(u16, &[&str]); 5] = [
+        (401, &["HF_TOKEN", "hf:o/r"]),
         (403, &["HF_TOKEN"]),
         (404, &["not found", "revision"]),
         (429, &["too many requests"]),
         (500, &["500", "try again"]),
-    ] {
+    ];
+    for (status, words) in cases {
         let server = Server::start(move |_| Answer::new(status, "{}"));
         cache.pull(&server, "hf:o/r").refused(1, words);
         let server = hub(move |_| Answer::new(status, "{}"));

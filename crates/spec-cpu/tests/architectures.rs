@@ -1,5 +1,6 @@
 //! Every architecture: logits against transformers', and speculation that changes nothing.
 
+use std::path::Path;
 use std::sync::Arc;
 
 use spec_core::{Fixed, SamplingParams};
@@ -112,6 +113,18 @@ fn compare(form: &str, open: impl Fn(&LogitsCase) -> Option<Checkpoint>) -> usiz
 fn gguf_checkpoints_of_every_architecture_give_the_logits_of_transformers() {
     let open = |case: &LogitsCase| Some(Checkpoint::from_bytes(case.gguf()?, case.name).expect("a legal file"));
     assert_eq!(compare("GGUF", open), logits::cases().len() - 1, "all but one have keys for what they say");
+}
+
+#[test]
+fn safetensors_checkpoints_of_every_architecture_give_the_logits_of_transformers() {
+    let open = |case: &LogitsCase| {
+        let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("logits").join(case.name);
+        std::fs::create_dir_all(&folder).expect("a folder for tests");
+        std::fs::write(folder.join("config.json"), case.config_json()).expect("room on the disk");
+        std::fs::write(folder.join("model.safetensors"), case.safetensors()).expect("room on the disk");
+        Some(Checkpoint::open(&folder).expect("a legal folder"))
+    };
+    assert_eq!(compare("safetensors", open), logits::cases().len());
 }
 
 #[test]

@@ -23,7 +23,7 @@ fn main() -> ExitCode {
 fn inspect(path: &str, text: Option<&str>) -> Result<(), Error> {
     let checkpoint = Checkpoint::open(path)?;
     for key in checkpoint.keys() {
-        println!("{key} = {}", checkpoint.metadata().describe(key).unwrap_or_default());
+        println!("{key} = {}", checkpoint.metadata().and_then(|metadata| metadata.describe(key)).unwrap_or_default());
     }
     println!("\n{:#?}\n", checkpoint.config());
     let mut types = BTreeMap::<_, (usize, usize)>::new();

@@ -267,10 +267,15 @@ impl Architecture {
 
 fn refusal(found: &str, file: &str) -> crate::Error {
     let (file, found) = (file.to_owned(), found.to_owned());
-    let supported = ARCHITECTURES.each_ref().map(|a| a.name).join(", ");
+    let supported = supported();
     if ENCODERS.contains(&found.as_str()) {
         crate::Error::EncoderOnly { file, found, supported }
     } else {
         crate::Error::Architecture { file, found, supported }
     }
+}
+
+/// Names of all rows, for messages.
+pub(crate) fn supported() -> String {
+    ARCHITECTURES.each_ref().map(|a| a.name).join(", ")
 }

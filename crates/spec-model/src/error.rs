@@ -99,7 +99,53 @@ pub enum Error {
         /// What is wrong with the value.
         problem: String,
     },
-    /// `general.architecture` names a model that this version cannot run.
+    /// A JSON file beside the weights cannot be read.
+    #[error("{file}: not the JSON that belongs here: {problem}")]
+    Json {
+        /// File name.
+        file: String,
+        /// What is wrong.
+        problem: String,
+    },
+    /// A field of a JSON file is missing, of another type, or outside what makes sense.
+    #[error("{file}: field `{field}`: {problem}")]
+    Field {
+        /// File name.
+        file: String,
+        /// The field, with those around it.
+        field: String,
+        /// What is wrong.
+        problem: String,
+    },
+    /// A folder holds no checkpoint, or more than one.
+    #[error("{folder}: {problem}")]
+    Folder {
+        /// The folder.
+        folder: String,
+        /// What is there, and what to do.
+        problem: String,
+    },
+    /// Files of a set are missing.
+    #[error(
+        "{file}: part of a set of {count} files, of which these are missing: {missing}; put them all into one folder"
+    )]
+    MissingShards {
+        /// The file that was opened.
+        file: String,
+        /// Files of the set.
+        count: usize,
+        /// Names, or the first of them.
+        missing: String,
+    },
+    /// The files of a set do not belong together.
+    #[error("{file}: {problem}")]
+    Shards {
+        /// File name.
+        file: String,
+        /// What does not fit, and what to do.
+        problem: String,
+    },
+    /// `general.architecture` or `model_type` names a model that this version cannot run.
     #[error("{file}: architecture `{found}` is not supported; supported: {supported}")]
     Architecture {
         /// File name.

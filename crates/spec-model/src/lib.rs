@@ -1,13 +1,13 @@
 //! Checkpoints as plain, validated data.
 //!
-//! A [`Checkpoint`] maps a GGUF file into memory and checks all of it that can be checked without reading the weights:
+//! A [`Checkpoint`] maps the files of a model into memory and checks all of it that can be checked without reading the weights:
 //! every count, offset, length, dimension and type against the bytes that are really there, and every tensor that the
 //! architecture needs against the shape that the configuration implies. What comes out are plain structs:
 //!
 //! | piece | type | reads |
 //! |---|---|---|
-//! | file format | [`gguf::Gguf`] | GGUF version 2 and 3, little-endian |
-//! | configuration | [`ModelConfig`] | architectures in [`ARCHITECTURES`] |
+//! | file format | [`gguf::Gguf`], [`safetensors::Safetensors`] | GGUF version 2 and 3, little-endian; safetensors; one file or a set |
+//! | configuration | [`ModelConfig`] | metadata or `config.json` of the architectures in [`ARCHITECTURES`] |
 //! | weights | [`Weights`] of [`TensorView`] | element types in [`TensorType`], quantised by [`Quantizer`] |
 //! | text to ids and back | [`Tokenizer`] | byte-level BPE, SentencePiece with scores; `tokenizer.json` |
 //! | messages to text | [`ChatTemplate`] | the Jinja dialect of published templates |
@@ -41,12 +41,14 @@ mod chat_template;
 mod checkpoint;
 mod config;
 mod dequantize;
+mod document;
 mod error;
 pub mod gguf;
 mod mapping;
 mod names;
 mod quantize;
 mod rope;
+pub mod safetensors;
 mod sniff;
 mod tensor_info;
 mod tensor_type;
@@ -55,7 +57,7 @@ mod weights;
 
 pub use architecture::{ARCHITECTURES, Architecture, Bias, RopeStyle, Windows};
 pub use chat_template::{ChatTemplate, Conversation, Message};
-pub use checkpoint::Checkpoint;
+pub use checkpoint::{Checkpoint, Format};
 pub use config::{Activation, ModelConfig, NormKind, SlidingWindow};
 pub use dequantize::{IQ4_VALUES, dequantize};
 pub use error::{Error, Result};

@@ -102,15 +102,15 @@ pub(crate) static GPT2: Names = Names {
 
 /// What may stand before a decoder's names in safetensors files: nothing when the bare decoder was saved, and the parts
 /// of models that also see.
-pub(crate) const PREFIXES: [&str; 6] =
+pub(crate) static PREFIXES: [&str; 6] =
     ["model.", "", "transformer.", "language_model.model.", "model.language_model.", "language_model."];
 
 /// The same before the head's name.
-pub(crate) const OUTPUT_PREFIXES: [&str; 3] = ["", "language_model.", "model."];
+pub(crate) static OUTPUT_PREFIXES: [&str; 3] = ["", "language_model.", "model."];
 
 /// Endings of tensors that older files carry and that follow from the configuration: masks and rotary frequencies.
-pub(crate) const DERIVED: [&str; 3] = [".rotary_emb.inv_freq", ".attn.bias", ".attn.masked_bias"];
+pub(crate) static DERIVED: [&str; 3] = [".rotary_emb.inv_freq", ".attn.bias", ".attn.masked_bias"];
 
 /// Beginnings of what models that also see carry beside the decoder.
-pub(crate) const OTHER_PARTS: [&str; 4] =
+pub(crate) static OTHER_PARTS: [&str; 4] =
     ["vision_tower.", "multi_modal_projector.", "model.vision_tower.", "model.multi_modal_projector."];

@@ -4,7 +4,7 @@
 mod tiny;
 
 use spec_model::gguf::write::{Value, Writer};
-use spec_model::{Activation, ModelConfig, NormKind, RopeScaling, RopeStyle};
+use spec_model::{Activation, ModelConfig, NormKind, RopeScaling, RopeStyle, TensorType};
 use tiny::{numbered, of, open};
 
 fn config(writer: Writer) -> ModelConfig {
@@ -146,6 +146,31 @@ fn gpt2_has_learned_positions_and_its_fused_matrix_is_read_in_three_parts() {
     }
     // Rows of a stored matrix are not copied.
     assert!(matches!(layer.k.weight.bytes(), std::borrow::Cow::Borrowed(_)));
+}
+
+#[test]
+fn a_bf16_head_beside_q8_matrices_is_read() {
+    let mut writer = of("llama", 1).key("llama.embedding_length", 32_u32).key("llama.attention.key_length", 4_u32);
+    for (name, cols, rows) in
+        [("attn_q", 32, 8), ("attn_k", 32, 4), ("attn_v", 32, 4), ("ffn_gate", 32, 12), ("ffn_up", 32, 12)]
+    {
+        let bytes = [0x40; 34].repeat(rows as usize);
+        writer = writer.tensor(&format!("blk.0.{name}.weight"), TensorType::Q8_0, &[cols, rows], &bytes);
+    }
+    for (name, cols) in [("attn_output", 8), ("ffn_down", 12)] {
+        writer = numbered(writer, &format!("blk.0.{name}.weight"), &[cols, 32]);
+    }
+    for name in ["blk.0.attn_norm.weight", "blk.0.ffn_norm.weight", "output_norm.weight"] {
+        writer = numbered(writer, name, &[32]);
+    }
+    for name in ["token_embd.weight", "output.weight"] {
+        let bytes = [0x80, 0x3f].repeat(32 * 262);
+        writer = writer.tensor(name, TensorType::BF16, &[32, 262], &bytes);
+    }
+    let checkpoint = open(writer).unwrap();
+    let weights = checkpoint.weights();
+    assert_eq!(weights.output.unwrap().to_f32()[..3], [1.0; 3]);
+    assert_eq!(weights.layers[0].q.weight.tensor_type, TensorType::Q8_0);
 }
 
 #[test]

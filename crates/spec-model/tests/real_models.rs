@@ -88,3 +88,21 @@ fn real_qwen_pair() {
     assert_eq!((target.real_vocab_size(), draft.real_vocab_size()), (151_665, 151_665));
     assert!((0..151_665).all(|id| target.token_text(id).unwrap() == draft.token_text(id).unwrap()));
 }
+
+#[test]
+#[ignore = "needs Gemma 3 270M: cargo xtask test --gemma"]
+fn real_gemma_says_nothing_of_its_pattern_and_local_base() {
+    let checkpoint = Checkpoint::open(models::path(Model::Gemma)).unwrap();
+    let metadata = checkpoint.metadata().unwrap();
+    for absent in ["gemma3.attention.sliding_window_pattern", "gemma3.rope.freq_base_swa", "tokenizer.chat_template"] {
+        assert!(!metadata.contains(absent), "{absent}");
+    }
+    let config = checkpoint.config();
+    let window = config.sliding_window.as_ref().unwrap();
+    let full: Vec<usize> = (0..config.layers).filter(|&layer| !window.layers[layer]).collect();
+    assert_eq!((window.size, full.as_slice()), (512, [5, 11, 17].as_slice()));
+    assert_eq!(window.rope.as_ref().unwrap().theta, 10_000.0);
+    assert_eq!(config.rope.as_ref().unwrap().theta, 1_000_000.0);
+    assert_eq!((config.attention_scale, config.embedding_scale), (1.0 / 16.0, 640.0_f32.sqrt()));
+    assert!(checkpoint.chat_template().unwrap().is_none());
+}

@@ -68,7 +68,7 @@ fn files_that_cannot_be_mapped_are_refused() {
     let directory = tempfile::tempdir().unwrap();
     let cases = [
         (directory.path().join("absent.gguf"), "absent.gguf"),
-        (directory.path().to_path_buf(), "regular file"),
+        (directory.path().to_path_buf(), "no safetensors or GGUF file"),
         (on_disk(b"").into_temp_path().keep().unwrap(), "empty"),
     ];
     for (path, phrase) in &cases {

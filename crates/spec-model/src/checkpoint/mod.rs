@@ -1,14 +1,34 @@
 //! A whole checkpoint: configuration and every tensor the architecture needs, checked at open.
 
 mod files;
+mod folder;
 mod resolve;
+mod shards;
 
 use std::path::Path;
 
+use crate::document::{self, Json, MAX_CONFIG};
 use crate::gguf::Metadata;
-use crate::{ChatTemplate, Error, ModelConfig, Result, TensorView, Tokenizer, Weights};
-use files::Files;
+use crate::{Architecture, ChatTemplate, Error, ModelConfig, Result, TensorView, Tokenizer, Weights};
+use files::{Description, Files};
 use resolve::Place;
+
+/// Longest `tokenizer.json` and `tokenizer_config.json` that are read, in bytes; published ones have up to 40 million.
+const MAX_TOKENIZER: u64 = 1 << 28;
+const TOKENIZER_CONFIG: &str = "tokenizer_config.json";
+
+/// How a checkpoint is stored.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Format {
+    /// [`gguf`](crate::gguf), one file or a set.
+    Gguf {
+        /// Of the format.
+        version: u32,
+    },
+    /// [`safetensors`](crate::safetensors), one file or a set, with JSON files beside them.
+    Safetensors,
+}
 
 /// An open checkpoint. Opening reads headers only, however large the files are.
 #[derive(Debug)]
@@ -19,7 +39,12 @@ pub struct Checkpoint {
 }
 
 impl Checkpoint {
-    /// Opens and checks the checkpoint at `path`: a GGUF file, or any file of a set that it was split into.
+    /// Opens and checks the checkpoint at `path`, which may be
+    /// - a GGUF file, or any file of a set that it was split into,
+    /// - a safetensors file with its `config.json` beside it, any file of a set of them, or the set's index,
+    /// - a folder with one of these.
+    ///
+    /// Files are told by what they hold, whatever they are called.
     ///
     /// # Errors
     /// Any of the crate's errors about files; no tensor is ever skipped.
@@ -36,8 +61,11 @@ impl Checkpoint {
     }
 
     fn new(files: Files) -> Result<Self> {
-        let mut config = ModelConfig::from_metadata(files.metadata())?;
-        let weights = resolve::resolve(&files, &mut config)?;
+        let (mut config, declared) = match files.description() {
+            Description::Gguf(metadata) => ModelConfig::from_metadata(metadata)?,
+            Description::Safetensors { folder, config } => ModelConfig::from_json(config, shards::file_name(folder))?,
+        };
+        let weights = resolve::resolve(&files, &mut config, &declared)?;
         Ok(Self { files, config, weights })
     }
 
@@ -51,17 +79,25 @@ impl Checkpoint {
         self.files.name()
     }
 
+    /// How it is stored.
+    pub fn format(&self) -> Format {
+        self.files.format()
+    }
+
     /// Names and sizes in bytes of the files.
     pub fn files(&self) -> impl Iterator<Item = (&str, usize)> {
         (0..self.files.count()).map(|file| (self.files.file_name(file), self.files.bytes(file).as_ref().len()))
     }
 
-    /// The metadata, for keys that no accessor covers.
-    pub fn metadata(&self) -> Metadata<'_> {
-        self.files.metadata()
+    /// A GGUF file's metadata, for keys that no accessor covers; the first file's of a set.
+    pub fn metadata(&self) -> Option<Metadata<'_>> {
+        match self.files.description() {
+            Description::Gguf(metadata) => Some(metadata),
+            Description::Safetensors { .. } => None,
+        }
     }
 
-    /// Metadata keys in file order.
+    /// Its keys in file order.
     pub fn keys(&self) -> &[String] {
         self.files.keys()
     }
@@ -107,7 +143,10 @@ impl Checkpoint {
     /// # Errors
     /// As [`Self::tokenizer`].
     pub fn tokenizer_with(&self, pre_tokenizer: Option<&str>) -> Result<Tokenizer> {
-        let tokenizer = Tokenizer::from_metadata(self.metadata(), pre_tokenizer)?;
+        let tokenizer = match self.files.description() {
+            Description::Gguf(metadata) => Tokenizer::from_metadata(metadata, pre_tokenizer)?,
+            Description::Safetensors { folder, .. } => tokenizer_of(folder)?,
+        };
         if tokenizer.vocab_size() > self.config.vocab_size {
             return Err(Error::Tokenizer {
                 file: self.name().to_owned(),
@@ -126,6 +165,40 @@ impl Checkpoint {
     /// # Errors
     /// [`Error::ChatTemplate`] when it does not compile.
     pub fn chat_template(&self) -> Result<Option<ChatTemplate>> {
-        ChatTemplate::from_metadata(self.metadata())
+        match self.files.description() {
+            Description::Gguf(metadata) => ChatTemplate::from_metadata(metadata),
+            Description::Safetensors { folder, .. } => {
+                let path = folder.join(TOKENIZER_CONFIG);
+                let jinja = document::read_text(&folder.join("chat_template.jinja"), MAX_CONFIG)?;
+                match (document::read(&path, MAX_TOKENIZER)?, jinja) {
+                    (None, None) => Ok(None),
+                    (config, jinja) => {
+                        let config = config.unwrap_or_else(|| b"{}".to_vec());
+                        ChatTemplate::from_config(&config, jinja.as_deref(), &path.display().to_string())
+                    }
+                }
+            }
+        }
     }
+}
+
+/// What `model_type` alone decides, before a weight is looked at.
+fn refuse_early(config: &Json) -> Result<()> {
+    match config.fields().get("model_type").and_then(|value| value.as_str()) {
+        Some(model_type) => Architecture::of_model_type(model_type, config.file()).map(|_| ()),
+        // Said with the rest of the configuration.
+        None => Ok(()),
+    }
+}
+
+/// The tokenizer of the files beside the weights.
+fn tokenizer_of(folder: &Path) -> Result<Tokenizer> {
+    let path = folder.join("tokenizer.json");
+    let Some(text) = document::read(&path, MAX_TOKENIZER)? else {
+        let problem = "no tokenizer.json beside the weights; download it from the same place".into();
+        return Err(Error::Folder { folder: folder.display().to_string(), problem });
+    };
+    let config = document::read(&folder.join(TOKENIZER_CONFIG), MAX_TOKENIZER)?;
+    let generation = document::read(&folder.join("generation_config.json"), MAX_CONFIG)?;
+    Tokenizer::from_json(&text, config.as_deref(), generation.as_deref(), &path.display().to_string())
 }

@@ -1,10 +1,13 @@
 //! Finding tensors by their role, and checking them.
 
-use super::files::Files;
+use super::files::{Description, Files};
 use crate::architecture::Bias;
+use crate::config::Declared;
 use crate::names::{self, Names};
 use crate::weights::Form;
-use crate::{Error, LayerWeights, Linear, ModelConfig, Norm, NormKind, Result, TensorType, TensorView, Weights};
+use crate::{
+    Error, LayerWeights, Linear, ModelConfig, Norm, NormKind, Result, TensorType, TensorView, Weights, safetensors,
+};
 
 /// Where a tensor of the decoder is: a stored one, or a part of it.
 #[derive(Debug, Clone, Copy)]
@@ -50,27 +53,92 @@ impl Place {
 
 /// Finds every tensor of `config`'s architecture, and completes `config` with what tensors tell: the vocabulary, whether
 /// the head is the embedding, frequency factors.
-pub(super) fn resolve(files: &Files, config: &mut ModelConfig) -> Result<Weights<Place>> {
+pub(super) fn resolve(files: &Files, config: &mut ModelConfig, declared: &Declared) -> Result<Weights<Place>> {
+    let layout = match files.description() {
+        Description::Gguf(_) => {
+            Layout { names: &names::GGUF, prefix: "", transposed: false, norms_from_one: false, derived: false }
+        }
+        Description::Safetensors { .. } => {
+            let names = config.architecture.names;
+            // The last norm stands in for an embedding that is missing, so that the message names that as it would be.
+            let under = |prefix: &&&str| {
+                let there = |name: &str| files.find(&format!("{prefix}{name}.weight")).is_some();
+                there(names.embedding) || there(names.output_norm)
+            };
+            Layout {
+                names,
+                prefix: names::PREFIXES.iter().find(under).copied().unwrap_or(names::PREFIXES[0]),
+                transposed: config.architecture.transposed,
+                norms_from_one: config.architecture.norms_from_one,
+                derived: true,
+            }
+        }
+    };
     let used = (0..files.count()).map(|file| vec![false; files.tensors(file).len()]).collect();
-    Resolver { files, names: &names::GGUF, architecture: config.architecture.name, used }.resolve(config)
+    Resolver { files, layout, architecture: config.architecture.name, used }.resolve(config, declared)
+}
+
+/// How a format stores what an architecture needs.
+#[derive(Clone, Copy)]
+struct Layout {
+    names: &'static Names,
+    /// Before every name but the head's.
+    prefix: &'static str,
+    /// Matrices are `[inputs, outputs]`.
+    transposed: bool,
+    norms_from_one: bool,
+    /// True when tensors that follow from the configuration may be there.
+    derived: bool,
+}
+
+impl Layout {
+    fn named(&self, name: &str) -> String {
+        format!("{}{name}.weight", self.prefix)
+    }
+
+    fn layer_part(&self, layer: usize, part: &str) -> String {
+        format!("{}{}{layer}.{part}", self.prefix, self.names.layers)
+    }
+
+    /// The head's name, of those that there are.
+    fn output(&self, files: &Files) -> Option<String> {
+        let prefixes = if self.derived { names::OUTPUT_PREFIXES.as_slice() } else { &[""] };
+        let mut named = prefixes.iter().map(|prefix| format!("{prefix}{}.weight", self.names.output));
+        named.find(|name| files.find(name).is_some())
+    }
+
+    /// True for a tensor that may be left aside.
+    fn may_ignore(&self, name: &str, declared: &Declared) -> bool {
+        (self.derived && names::DERIVED.iter().any(|ending| name.ends_with(ending)))
+            || (declared.other_parts && names::OTHER_PARTS.iter().any(|beginning| name.starts_with(beginning)))
+    }
 }
 
 /// Remembers which tensors were used.
 struct Resolver<'a> {
     files: &'a Files,
-    names: &'static Names,
+    layout: Layout,
     architecture: &'static str,
     used: Vec<Vec<bool>>,
 }
 
 impl Resolver<'_> {
-    fn resolve(mut self, config: &mut ModelConfig) -> Result<Weights<Place>> {
-        let hidden = config.hidden_size;
-        let embedding = self.embedding(config)?;
-        let output = format!("{}.weight", self.names.output);
-        let output = match self.files.find(&output) {
-            Some(_) => Some(self.matrix(&output, config.vocab_size, hidden)?),
-            None => None,
+    fn resolve(mut self, config: &mut ModelConfig, declared: &Declared) -> Result<Weights<Place>> {
+        let (hidden, layout) = (config.hidden_size, self.layout);
+        self.refuse_types(declared)?;
+        let embedding = self.embedding(config, declared)?;
+        let stored = layout.output(self.files);
+        let output = match (declared.tied, stored) {
+            // A copy that some files carry beside the embedding.
+            (Some(true), Some(name)) => {
+                self.find(&name)?;
+                None
+            }
+            (Some(true) | None, None) => None,
+            (_, Some(name)) => Some(self.matrix(&name, config.vocab_size, hidden)?),
+            (Some(false), None) => {
+                Some(self.matrix(&format!("{}.weight", layout.names.output), config.vocab_size, hidden)?)
+            }
         };
         config.tied_embeddings = output.is_none();
         if let Some(rope) = &mut config.rope
@@ -80,30 +148,24 @@ impl Resolver<'_> {
         }
         let positions = match config.rope {
             Some(_) => None,
-            None => {
-                let name = format!("{}.weight", self.names.positions);
-                Some(self.matrix(&name, config.context_length, hidden)?)
-            }
+            None => Some(self.matrix(&layout.named(layout.names.positions), config.context_length, hidden)?),
         };
-        let output_norm = self.norm(self.names.output_norm, hidden, config.norm)?;
-        let parts = Parts::of(&self, config);
+        let output_norm = self.norm(&format!("{}{}", layout.prefix, layout.names.output_norm), hidden, config.norm)?;
+        let parts = Parts::of(&self, config, declared);
         let layers = (0..config.layers).map(|layer| self.layer(layer, config, &parts)).collect::<Result<Vec<_>>>()?;
-        self.refuse_unused()?;
+        self.refuse_unused(declared)?;
         Ok(Weights { embedding, positions, output_norm, output, layers })
     }
 
-    fn embedding(&mut self, config: &mut ModelConfig) -> Result<Place> {
+    fn embedding(&mut self, config: &mut ModelConfig, declared: &Declared) -> Result<Place> {
         let hidden = config.hidden_size;
-        let (file, tensor) = self.find(&format!("{}.weight", self.names.embedding))?;
+        let (file, tensor) = self.find(&self.layout.named(self.layout.names.embedding))?;
         let rows = self.files.tensors(file)[tensor].rows();
         if u32::try_from(rows).is_err() {
             return Err(self.shape_error((file, tensor), "at most 2^32 - 1 rows".into()));
         }
         self.check((file, tensor), &[rows, hidden])?;
-        let key = format!("{}.vocab_size", config.architecture.name);
-        if let Some(vocab) = self.files.metadata().optional_u32(&key)?
-            && vocab as usize != rows
-        {
+        if let Some(vocab) = declared.vocab_size.filter(|&vocab| vocab != rows) {
             return Err(self.shape_error((file, tensor), format!("[{vocab}, {hidden}]")));
         }
         config.vocab_size = rows;
@@ -113,8 +175,9 @@ impl Resolver<'_> {
     fn layer(&mut self, layer: usize, config: &ModelConfig, parts: &Parts) -> Result<LayerWeights<Place>> {
         let (hidden, inner) = (config.hidden_size, config.intermediate_size);
         let queries = config.heads * config.head_dim;
-        let (names, architecture) = (self.names, config.architecture);
-        let name = |part: &str| layer_part(names, layer, part);
+        let (layout, architecture) = (self.layout, config.architecture);
+        let names = layout.names;
+        let name = |part: &str| layout.layer_part(layer, part);
         let [q, k, v] = self.query_key_value(layer, config, parts)?;
         Ok(LayerWeights {
             attn_norm: self.norm(&name(names.attn_norm), hidden, config.norm)?,
@@ -143,18 +206,19 @@ impl Resolver<'_> {
     }
 
     fn query_key_value(&mut self, layer: usize, config: &ModelConfig, parts: &Parts) -> Result<[Linear<Place>; 3]> {
-        let (hidden, names) = (config.hidden_size, self.names);
+        let (hidden, layout) = (config.hidden_size, self.layout);
+        let names = layout.names;
         let (queries, keys) = (config.heads * config.head_dim, config.kv_heads * config.head_dim);
         let widths = [queries, keys, keys];
         if !config.architecture.fused_qkv {
-            let [q, k, v] = [names.q, names.k, names.v].map(|part| layer_part(names, layer, part));
+            let [q, k, v] = [names.q, names.k, names.v].map(|part| layout.layer_part(layer, part));
             return Ok([
                 self.linear(&q, queries, hidden, parts.qkv_bias)?,
                 self.linear(&k, keys, hidden, parts.qkv_bias)?,
                 self.linear(&v, keys, hidden, parts.qkv_bias)?,
             ]);
         }
-        let fused = layer_part(names, layer, names.qkv);
+        let fused = layout.layer_part(layer, names.qkv);
         let Linear { weight, bias } = self.linear(&fused, queries + 2 * keys, hidden, parts.qkv_bias)?;
         let mut first = 0;
         Ok(widths.map(|width| {
@@ -182,12 +246,26 @@ impl Resolver<'_> {
         Place { cols, before: first * info.tensor_type.block_bytes(), ..whole }
     }
 
-    fn refuse_unused(&self) -> Result<()> {
+    /// Types that cannot be read are refused before the first shape is.
+    fn refuse_types(&self, declared: &Declared) -> Result<()> {
+        for file in 0..self.files.count() {
+            let needed = self.files.others(file).iter().find(|(name, _)| !self.layout.may_ignore(name, declared));
+            if let Some((name, found)) = needed {
+                return Err(safetensors::type_error(self.files.file_name(file), name, found));
+            }
+        }
+        Ok(())
+    }
+
+    fn refuse_unused(&self, declared: &Declared) -> Result<()> {
         for (file, used) in self.used.iter().enumerate() {
-            if let Some(unused) = used.iter().position(|used| !used) {
+            let tensors = self.files.tensors(file);
+            let unused =
+                tensors.iter().zip(used).find(|(info, used)| !**used && !self.layout.may_ignore(&info.name, declared));
+            if let Some((info, _)) = unused {
                 return Err(Error::UnexpectedTensor {
                     file: self.files.file_name(file).to_owned(),
-                    tensor: self.files.tensors(file)[unused].name.clone(),
+                    tensor: info.name.clone(),
                     architecture: self.architecture,
                 });
             }
@@ -229,7 +307,7 @@ impl Resolver<'_> {
     }
 
     fn norm(&mut self, name: &str, width: usize, kind: NormKind) -> Result<Norm<Place>> {
-        let weight = self.vector(&format!("{name}.weight"), width)?;
+        let weight = self.scale(name, width)?;
         let bias = match kind {
             NormKind::Layer => Some(self.vector(&format!("{name}.bias"), width)?),
             NormKind::Rms => None,
@@ -239,13 +317,27 @@ impl Resolver<'_> {
 
     fn head_norm(&mut self, name: &str, config: &ModelConfig) -> Result<Option<Place>> {
         match config.architecture.head_norms {
-            true => self.vector(&format!("{name}.weight"), config.head_dim).map(Some),
+            true => self.scale(name, config.head_dim).map(Some),
             false => Ok(None),
         }
     }
 
+    /// What a norm multiplies with.
+    fn scale(&mut self, name: &str, width: usize) -> Result<Place> {
+        let place = self.vector(&format!("{name}.weight"), width)?;
+        let stored = self.files.tensors(place.file)[place.tensor].tensor_type;
+        let form = if self.layout.norms_from_one { Form::FromOne(stored) } else { Form::Plain };
+        Ok(Place { form, ..place })
+    }
+
     fn linear(&mut self, name: &str, outputs: usize, inputs: usize, bias: bool) -> Result<Linear<Place>> {
-        let weight = self.matrix(&format!("{name}.weight"), outputs, inputs)?;
+        let weight = match self.layout.transposed {
+            false => self.matrix(&format!("{name}.weight"), outputs, inputs)?,
+            true => {
+                let stored = self.matrix(&format!("{name}.weight"), inputs, outputs)?;
+                Place { rows: outputs, cols: inputs, form: Form::Transposed { first: 0, of: outputs }, ..stored }
+            }
+        };
         let bias = bias.then(|| self.vector(&format!("{name}.bias"), outputs)).transpose()?;
         Ok(Linear { weight, bias })
     }
@@ -282,10 +374,6 @@ impl Resolver<'_> {
 /// GGUF's divisors of rotary frequencies.
 const FREQUENCY_FACTORS: &str = "rope_freqs.weight";
 
-fn layer_part(names: &Names, layer: usize, part: &str) -> String {
-    format!("{}{layer}.{part}", names.layers)
-}
-
 /// Which projections have a bias.
 struct Parts {
     qkv_bias: bool,
@@ -295,18 +383,20 @@ struct Parts {
 
 impl Parts {
     /// What is left open is as in the first layer: one that differs is an error.
-    fn of(resolver: &Resolver<'_>, config: &ModelConfig) -> Self {
-        let names = resolver.names;
-        let has = |bias: Bias, part: &str| match bias {
+    fn of(resolver: &Resolver<'_>, config: &ModelConfig, declared: &Declared) -> Self {
+        let Resolver { files, layout, .. } = resolver;
+        let has = |bias: Bias, declared: Option<bool>, part: &str| match bias {
             Bias::Never => false,
             Bias::Always => true,
-            Bias::Configured => resolver.files.find(&format!("{}.bias", layer_part(names, 0, part))).is_some(),
+            Bias::Configured => {
+                declared.unwrap_or_else(|| files.find(&format!("{}.bias", layout.layer_part(0, part))).is_some())
+            }
         };
         let architecture = config.architecture;
         Self {
-            qkv_bias: has(architecture.qkv_bias, names.q),
-            attn_output_bias: has(architecture.attn_output_bias, names.attn_output),
-            ffn_bias: has(architecture.ffn_bias, names.up),
+            qkv_bias: has(architecture.qkv_bias, declared.attention_bias, layout.names.q),
+            attn_output_bias: has(architecture.attn_output_bias, declared.attention_bias, layout.names.attn_output),
+            ffn_bias: has(architecture.ffn_bias, declared.ffn_bias, layout.names.up),
         }
     }
 }

@@ -2,7 +2,7 @@
 
 use super::fields::{Fields, MAX_CONTEXT, MAX_WIDTH, Spelling, sizes};
 use super::rope::{reached, yarn_magnitude};
-use super::{ModelConfig, SlidingWindow};
+use super::{Declared, ModelConfig, SlidingWindow};
 use crate::architecture::Windows;
 use crate::gguf::Metadata;
 use crate::{Architecture, Error, Result, RopeConfig, RopeScaling, RopeStyle};
@@ -26,7 +26,7 @@ const GEMMA3_27B_LAYERS: usize = 62;
 impl ModelConfig {
     /// Reads `general.architecture` first, then the keys under its prefix. `vocab_size`, `tied_embeddings` and the
     /// frequency factors come from the tensors: see [`Checkpoint`](crate::Checkpoint), which fills them in.
-    pub(crate) fn from_metadata(metadata: Metadata<'_>) -> Result<Self> {
+    pub(crate) fn from_metadata(metadata: Metadata<'_>) -> Result<(Self, Declared)> {
         let architecture = Architecture::of_gguf(metadata.str("general.architecture")?, metadata.file())?;
         let keys = Keys { metadata, prefix: architecture.name };
         keys.refuse_what_is_not_implemented()?;
@@ -51,7 +51,8 @@ impl ModelConfig {
             }
         }
         config.sliding_window = keys.window(&config)?;
-        Ok(config)
+        let declared = Declared { vocab_size: fields.optional_size("vocab_size", u32::MAX)?, ..Declared::default() };
+        Ok((config, declared))
     }
 }
 

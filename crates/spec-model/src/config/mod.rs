@@ -2,6 +2,7 @@
 
 mod fields;
 mod gguf;
+mod json;
 mod rope;
 
 use crate::{Architecture, RopeConfig};
@@ -50,6 +51,19 @@ pub struct ModelConfig {
     pub sliding_window: Option<SlidingWindow>,
     /// True when the head is the embedding.
     pub tied_embeddings: bool,
+}
+
+/// What a configuration says about the tensors.
+#[derive(Debug, Default)]
+pub(crate) struct Declared {
+    pub(crate) vocab_size: Option<usize>,
+    /// Whether the embedding is the head; `None` when the tensors tell.
+    pub(crate) tied: Option<bool>,
+    /// Biases that [`Bias::Configured`](crate::Bias) leaves open; `None` when the tensors tell.
+    pub(crate) attention_bias: Option<bool>,
+    pub(crate) ffn_bias: Option<bool>,
+    /// True when the checkpoint holds more than a decoder, which is not read.
+    pub(crate) other_parts: bool,
 }
 
 /// How rows are normed.

@@ -1,6 +1,8 @@
 //! A complete model of one layer, small enough to write down: the valid file that tests then damage.
 #![allow(dead_code, reason = "each test binary uses a part")]
 
+pub(crate) mod folder;
+
 use spec_model::gguf::write::{Value, Writer};
 use spec_model::{Checkpoint, Error};
 

@@ -11,7 +11,7 @@ use crate::gguf::write::Writer;
 const TEXTS: [&str; 4] = ["ab<|im_end|>é 中 12", "", "\u{0}<s><tool>", "aaaaaaaaaaaaaaaaaaaaabc"];
 
 /// So many cases, or more where `PROPTEST_CASES` asks for them.
-fn config(cases: u32) -> Config {
+fn at_least(cases: u32) -> Config {
     let config = Config::default();
     Config { cases: cases.max(config.cases), ..config }
 }
@@ -34,7 +34,7 @@ fn exercise(tokenizer: &Tokenizer) {
 fn damaged_json_is_refused_or_works() {
     let whole = byte_level_file().to_string().into_bytes();
     let config = br#"{"add_bos_token":true,"bos_token":"<s>","eos_token":{"content":"<|im_end|>"}}"#;
-    let mut runner = TestRunner::new(config(3000));
+    let mut runner = TestRunner::new(at_least(3000));
     let edits = prop::collection::vec((any::<prop::sample::Index>(), any::<u8>(), 0..4_u8), 1..6);
     // Behind the long list of bytes lies everything else: half of the edits go there.
     let result = runner.run(&(edits, any::<bool>()), |(edits, late)| {
@@ -112,7 +112,7 @@ fn wrong_types_anywhere_are_refused_or_work() {
         "/model/merges/1",
     ];
     let whole = byte_level_file();
-    let mut runner = TestRunner::new(config(2000));
+    let mut runner = TestRunner::new(at_least(2000));
     let changes = prop::collection::vec((prop::sample::select(PLACES.to_vec()), any_json()), 1..3);
     let result = runner.run(&changes, |changes| {
         let mut file = whole.clone();
@@ -161,7 +161,7 @@ fn hostile_score_tables_are_refused_or_work() {
     let text =
         prop_oneof![Just("a".to_owned()), Just("▁".to_owned()), Just("<0x41>".to_owned()), "\\PC{0,3}", "[ab▁]{1,9}"];
     let tokens = prop::collection::vec((text, any::<f32>(), 1..=6_i32), 1..40);
-    let mut runner = TestRunner::new(config(3000));
+    let mut runner = TestRunner::new(at_least(3000));
     let result = runner.run(&(tokens, any::<bool>(), 0..50_u32), |(tokens, prefix, bos)| {
         let writer = Writer::new()
             .key("tokenizer.ggml.model", "llama")
