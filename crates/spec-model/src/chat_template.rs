@@ -1,6 +1,7 @@
 //! Chat messages to the text a model was trained on, by the Jinja template among its files.
 
 use std::borrow::Cow;
+use std::panic::AssertUnwindSafe;
 
 use minijinja::value::Value;
 use minijinja::{Environment, ErrorKind, context};
@@ -201,7 +202,9 @@ impl ChatTemplate {
         } else {
             context! { ..own, ..variables }
         };
-        template.render(all).map_err(engine_error)
+        // The engine panics on some templates, such as one that walks an empty list backwards (minijinja 2.24).
+        let rendered = std::panic::catch_unwind(AssertUnwindSafe(|| template.render(all)));
+        rendered.unwrap_or_else(|_| Err(failed())).map_err(engine_error)
     }
 }
 
@@ -263,6 +266,13 @@ fn without_tracking(source: &str) -> Cow<'_, str> {
     }
     out.push_str(rest);
     Cow::Owned(out)
+}
+
+fn failed() -> minijinja::Error {
+    minijinja::Error::new(
+        ErrorKind::InvalidOperation,
+        "the template engine failed; are there no messages, or an empty list?",
+    )
 }
 
 fn engine_error(error: minijinja::Error) -> Error {
