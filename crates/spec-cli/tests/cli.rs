@@ -4,7 +4,8 @@ use std::path::PathBuf;
 use std::process::{Command, Output};
 
 use serde_json::Value;
-use spec_testing::tiny::{self, TinySpec};
+use spec_model::{Quantizer, TensorType};
+use spec_testing::tiny::{self, TinySpec, TinyTypes};
 
 /// A folder with a target, a draft of the same vocabulary, and one of another.
 struct Files {
@@ -125,6 +126,25 @@ fn every_drafter_gives_the_same_tokens_as_none() {
             }
         }
     }
+}
+
+#[test]
+fn floats_are_quantised_while_loading_and_what_falls_back_is_said() {
+    let files = Files::new();
+    let spec = TinySpec { types: TinyTypes::all(TensorType::F16), ..TinySpec::llama() };
+    std::fs::write(files.path("floats.gguf"), tiny::gguf(spec)).expect("a file");
+    for (name, quantizer) in [("q8_0", Quantizer::Q8_0), ("q4_0", Quantizer::Q4_0), ("q4_K", Quantizer::Q4K)] {
+        std::fs::write(files.path("stored.gguf"), tiny::gguf_quantized(spec, quantizer)).expect("a file");
+        let rest = "--ids 65,66,67 -n 30 --json --temperature 0.9 --seed 4 --logprobs 2";
+        let stored = files.spec(&format!("generate --model stored.gguf {rest}")).json();
+        let ran = files.spec(&format!("generate --model floats.gguf --quant {name} {rest}"));
+        let said = ran.err();
+        let loaded = ran.json();
+        assert_eq!((&loaded["tokens"], &loaded["logprobs"]), (&stored["tokens"], &stored["logprobs"]), "{name}");
+        let note = "11 matrices of 96 inputs, which is no multiple of 256, stored as Q8_0";
+        assert_eq!(said.contains(note), name == "q4_K", "{name}: {said}");
+    }
+    files.spec("generate --model floats.gguf -p hi --quant q5_0").refused(2, &["q5_0", "q4_K"]);
 }
 
 #[test]

@@ -19,6 +19,8 @@ pub(super) trait SuperBlock {
     const WIDE: bool = false;
     /// Whether the code of zero is not zero.
     const STARTS: bool = false;
+    /// What lies before the codes.
+    type Scales: Scales;
 
     /// Where the accumulator of row `row` starts in sub-block `sub`: minus the code of zero times the sum of the activations.
     ///
@@ -35,7 +37,10 @@ pub(super) trait SuperBlock {
     /// The codes of a super-block lie at `codes`, `8 * eight` is an input of the sub-block, `part` is below `S::PARTS`.
     unsafe fn expand<S: Simd>(simd: S, codes: *const u8, sub: usize, eight: usize, part: usize)
     -> (S::Bytes, S::Bytes);
+}
 
+/// How sub-blocks are scaled, and what is subtracted.
+pub(super) trait Scales {
     /// Integer scales of a sub-block.
     ///
     /// # Safety
@@ -63,132 +68,49 @@ pub(super) struct Q5K;
 pub(super) struct Q6K;
 pub(super) struct IQ4XS;
 
-/// Implements the parts of [`SuperBlock`] that types with a scale and a minimum per 32 share.
-macro_rules! with_minima {
-    () => {
-        #[inline(always)]
-        unsafe fn factors<S: Simd>(simd: S, base: *const u8, sub: usize, part: usize) -> S::Floats {
-            // SAFETY: the caller's contract.
-            unsafe { simd.load_unsigned(base.add(q4_k::SCALES + sub * LANES + part * S::WIDTH)) }
-        }
+/// An f16 scale and an f16 minimum; for each 32 inputs an unsigned byte for either, as of Q4_K.
+pub(super) struct Minima;
 
-        #[inline(always)]
-        unsafe fn finish<S: Simd, const R: usize>(
-            simd: S,
-            base: *const u8,
-            tile: &Tile<'_>,
-            block: usize,
-            part: usize,
-            values: &mut [S::Floats; R],
-        ) {
-            let mut mins = [simd.ints(0); R];
-            let at = part * S::WIDTH * 2;
-            // SAFETY: the caller's contract.
-            unsafe {
-                for pair in 0..4 {
-                    let pair_sums = tile.sums.as_ptr().add((block * 4 + pair) * R);
-                    let pairs = simd.load_pairs(base.add(q4_k::MINS + pair * 32 + at));
-                    for (row, min) in mins.iter_mut().enumerate() {
-                        *min = simd.multiply_pairs(*min, pairs, *pair_sums.add(row));
-                    }
-                }
-                let scale = simd.load_halves(base.add(q4_k::SCALE + at).cast());
-                let min_scale = simd.load_halves(base.add(q4_k::MIN_SCALE + at).cast());
-                for (value, min) in values.iter_mut().zip(mins) {
-                    *value = simd.neg_mul_add(min_scale, simd.to_floats(min), simd.mul(*value, scale));
+impl Scales for Minima {
+    #[inline(always)]
+    unsafe fn factors<S: Simd>(simd: S, base: *const u8, sub: usize, part: usize) -> S::Floats {
+        // SAFETY: the caller's contract.
+        unsafe { simd.load_unsigned(base.add(q4_k::SCALES + sub * LANES + part * S::WIDTH)) }
+    }
+
+    #[inline(always)]
+    unsafe fn finish<S: Simd, const R: usize>(
+        simd: S,
+        base: *const u8,
+        tile: &Tile<'_>,
+        block: usize,
+        part: usize,
+        values: &mut [S::Floats; R],
+    ) {
+        let mut mins = [simd.ints(0); R];
+        let at = part * S::WIDTH * 2;
+        // SAFETY: the caller's contract.
+        unsafe {
+            for pair in 0..4 {
+                let pair_sums = tile.sums.as_ptr().add((block * 4 + pair) * R);
+                let pairs = simd.load_pairs(base.add(q4_k::MINS + pair * 32 + at));
+                for (row, min) in mins.iter_mut().enumerate() {
+                    *min = simd.multiply_pairs(*min, pairs, *pair_sums.add(row));
                 }
             }
-        }
-    };
-}
-
-/// Implements the parts of [`SuperBlock`] that types with signed scales share: an f32 super-scale, then the scales, bytes.
-macro_rules! with_signed_scales {
-    ($scale:expr, $scales:expr) => {
-        #[inline(always)]
-        unsafe fn factors<S: Simd>(simd: S, base: *const u8, sub: usize, part: usize) -> S::Floats {
-            // SAFETY: the caller's contract.
-            unsafe { simd.load_signed(base.add($scales + sub * LANES + part * S::WIDTH).cast()) }
-        }
-
-        #[inline(always)]
-        unsafe fn finish<S: Simd, const R: usize>(
-            simd: S,
-            base: *const u8,
-            _: &Tile<'_>,
-            _: usize,
-            part: usize,
-            values: &mut [S::Floats; R],
-        ) {
-            // SAFETY: the caller's contract.
-            let scale = unsafe { simd.load(base.add($scale + part * S::WIDTH * 4).cast()) };
-            for value in values {
-                *value = simd.mul(*value, scale);
+            let scale = simd.load_halves(base.add(q4_k::SCALE + at).cast());
+            let min_scale = simd.load_halves(base.add(q4_k::MIN_SCALE + at).cast());
+            for (value, min) in values.iter_mut().zip(mins) {
+                *value = simd.neg_mul_add(min_scale, simd.to_floats(min), simd.mul(*value, scale));
             }
         }
-    };
+    }
 }
 
-impl SuperBlock for Q4K {
-    const BYTES: usize = q4_k::BYTES;
-    const CODES: usize = q4_k::CODES;
-    const SUB_BLOCKS: usize = 8;
-    const SUB_BLOCK: usize = 256;
+/// The same for each 16 inputs, as nibbles.
+pub(super) struct NibbleMinima;
 
-    #[inline(always)]
-    unsafe fn expand<S: Simd>(
-        simd: S,
-        codes: *const u8,
-        sub: usize,
-        eight: usize,
-        part: usize,
-    ) -> (S::Bytes, S::Bytes) {
-        // SAFETY: the caller's contract.
-        unsafe { nibbles(simd, codes.add(sub * 256), eight, part) }
-    }
-
-    with_minima!();
-}
-
-impl SuperBlock for Q5K {
-    const BYTES: usize = q5_k::BYTES;
-    const CODES: usize = q4_k::CODES;
-    const SUB_BLOCKS: usize = 8;
-    const SUB_BLOCK: usize = q5_k::SUB_BLOCK;
-
-    #[inline(always)]
-    unsafe fn expand<S: Simd>(
-        simd: S,
-        codes: *const u8,
-        sub: usize,
-        eight: usize,
-        part: usize,
-    ) -> (S::Bytes, S::Bytes) {
-        // SAFETY: the caller's contract.
-        unsafe { five_bits(simd, codes.add(sub * q5_k::SUB_BLOCK), eight, part) }
-    }
-
-    with_minima!();
-}
-
-impl SuperBlock for Q2K {
-    const BYTES: usize = q2_k::BYTES;
-    const CODES: usize = q2_k::CODES;
-    const SUB_BLOCKS: usize = 16;
-    const SUB_BLOCK: usize = 64;
-
-    #[inline(always)]
-    unsafe fn expand<S: Simd>(
-        simd: S,
-        codes: *const u8,
-        sub: usize,
-        eight: usize,
-        part: usize,
-    ) -> (S::Bytes, S::Bytes) {
-        // SAFETY: the caller's contract.
-        simd.two_bits(unsafe { simd.load_bytes(codes.add(sub * 64 + part * S::WIDTH * 4)) }, eight == 1)
-    }
-
+impl Scales for NibbleMinima {
     #[inline(always)]
     unsafe fn factors<S: Simd>(simd: S, base: *const u8, sub: usize, part: usize) -> S::Floats {
         // SAFETY: the caller's contract.
@@ -227,12 +149,103 @@ impl SuperBlock for Q2K {
     }
 }
 
+/// An f32 scale, then signed bytes, as of Q6_K.
+pub(super) struct Signed;
+
+const _: () = assert!(q3_k::SCALE == q6_k::SCALE && q3_k::SCALES == q6_k::SCALES);
+const _: () = assert!(iq4_xs::SCALE == q6_k::SCALE && iq4_xs::SCALES == q6_k::SCALES);
+
+impl Scales for Signed {
+    #[inline(always)]
+    unsafe fn factors<S: Simd>(simd: S, base: *const u8, sub: usize, part: usize) -> S::Floats {
+        // SAFETY: the caller's contract.
+        unsafe { simd.load_signed(base.add(q6_k::SCALES + sub * LANES + part * S::WIDTH).cast()) }
+    }
+
+    #[inline(always)]
+    unsafe fn finish<S: Simd, const R: usize>(
+        simd: S,
+        base: *const u8,
+        _: &Tile<'_>,
+        _: usize,
+        part: usize,
+        values: &mut [S::Floats; R],
+    ) {
+        // SAFETY: the caller's contract.
+        let scale = unsafe { simd.load(base.add(q6_k::SCALE + part * S::WIDTH * 4).cast()) };
+        for value in values {
+            *value = simd.mul(*value, scale);
+        }
+    }
+}
+
+impl SuperBlock for Q4K {
+    const BYTES: usize = q4_k::BYTES;
+    const CODES: usize = q4_k::CODES;
+    const SUB_BLOCKS: usize = 8;
+    const SUB_BLOCK: usize = 256;
+    type Scales = Minima;
+
+    #[inline(always)]
+    unsafe fn expand<S: Simd>(
+        simd: S,
+        codes: *const u8,
+        sub: usize,
+        eight: usize,
+        part: usize,
+    ) -> (S::Bytes, S::Bytes) {
+        // SAFETY: the caller's contract.
+        unsafe { nibbles(simd, codes.add(sub * 256), eight, part) }
+    }
+}
+
+impl SuperBlock for Q5K {
+    const BYTES: usize = q5_k::BYTES;
+    const CODES: usize = q4_k::CODES;
+    const SUB_BLOCKS: usize = 8;
+    const SUB_BLOCK: usize = q5_k::SUB_BLOCK;
+    type Scales = Minima;
+
+    #[inline(always)]
+    unsafe fn expand<S: Simd>(
+        simd: S,
+        codes: *const u8,
+        sub: usize,
+        eight: usize,
+        part: usize,
+    ) -> (S::Bytes, S::Bytes) {
+        // SAFETY: the caller's contract.
+        unsafe { five_bits(simd, codes.add(sub * q5_k::SUB_BLOCK), eight, part) }
+    }
+}
+
+impl SuperBlock for Q2K {
+    const BYTES: usize = q2_k::BYTES;
+    const CODES: usize = q2_k::CODES;
+    const SUB_BLOCKS: usize = 16;
+    const SUB_BLOCK: usize = 64;
+    type Scales = NibbleMinima;
+
+    #[inline(always)]
+    unsafe fn expand<S: Simd>(
+        simd: S,
+        codes: *const u8,
+        sub: usize,
+        eight: usize,
+        part: usize,
+    ) -> (S::Bytes, S::Bytes) {
+        // SAFETY: the caller's contract.
+        simd.two_bits(unsafe { simd.load_bytes(codes.add(sub * 64 + part * S::WIDTH * 4)) }, eight == 1)
+    }
+}
+
 impl SuperBlock for Q3K {
     const BYTES: usize = q3_k::BYTES;
     const CODES: usize = q3_k::CODES;
     const SUB_BLOCKS: usize = 16;
     const SUB_BLOCK: usize = q3_k::PAIR / 2;
     const STARTS: bool = true;
+    type Scales = Signed;
 
     #[inline(always)]
     unsafe fn start(sums: *const i32, sub: usize, row: usize, rows: usize) -> i32 {
@@ -257,8 +270,6 @@ impl SuperBlock for Q3K {
             (simd.add_bits(first, bits, 4), simd.add_bits(second, bits.add(8), 4))
         }
     }
-
-    with_signed_scales!(q3_k::SCALE, q3_k::SCALES);
 }
 
 impl SuperBlock for Q6K {
@@ -267,6 +278,7 @@ impl SuperBlock for Q6K {
     const SUB_BLOCKS: usize = 16;
     const SUB_BLOCK: usize = q6_k::SUB_BLOCK;
     const STARTS: bool = true;
+    type Scales = Signed;
 
     #[inline(always)]
     unsafe fn start(sums: *const i32, sub: usize, row: usize, rows: usize) -> i32 {
@@ -286,8 +298,6 @@ impl SuperBlock for Q6K {
         // SAFETY: the caller's contract; two vectors of nibbles, then one of two-bit fields.
         unsafe { simd.six_bits(simd.load_bytes(codes.add(eight * 64)), simd.load_bytes(codes.add(128)), eight == 1) }
     }
-
-    with_signed_scales!(q6_k::SCALE, q6_k::SCALES);
 }
 
 impl SuperBlock for IQ4XS {
@@ -297,6 +307,7 @@ impl SuperBlock for IQ4XS {
     const SUB_BLOCK: usize = 256;
     const WIDE: bool = true;
     const STARTS: bool = true;
+    type Scales = Signed;
 
     #[inline(always)]
     unsafe fn start(sums: *const i32, sub: usize, row: usize, rows: usize) -> i32 {
@@ -316,8 +327,6 @@ impl SuperBlock for IQ4XS {
         // SAFETY: the caller's contract.
         unsafe { looked_up(simd, codes.add(sub * 256), eight, part) }
     }
-
-    with_signed_scales!(iq4_xs::SCALE, iq4_xs::SCALES);
 }
 
 /// # Safety
@@ -341,7 +350,7 @@ pub(super) unsafe fn super_blocks<S: Simd, const R: usize, B: SuperBlock>(
                     2 => sub_blocks::<S, R, 2, B>(simd, base, tile, block, part),
                     _ => sub_blocks::<S, R, 1, B>(simd, base, tile, block, part),
                 };
-                B::finish(simd, base, tile, block, part, &mut values);
+                B::Scales::finish(simd, base, tile, block, part, &mut values);
                 let scales = tile.scales.as_ptr().add(block * R);
                 for (row, (total, value)) in totals.iter_mut().zip(values).enumerate() {
                     *total = simd.mul_add(value, simd.floats(*scales.add(row)), *total);
@@ -355,7 +364,7 @@ pub(super) unsafe fn super_blocks<S: Simd, const R: usize, B: SuperBlock>(
 /// The sums of a super-block, times the sub-blocks' integer scales, `G` sub-blocks at a time.
 ///
 /// # Safety
-/// As [`SuperBlock::finish`], and the tile's slices as in [`super_blocks`]. `G` divides the number of sub-blocks.
+/// As [`Scales::finish`], and the tile's slices as in [`super_blocks`]. `G` divides the number of sub-blocks.
 #[inline(always)]
 unsafe fn sub_blocks<S: Simd, const R: usize, const G: usize, B: SuperBlock>(
     simd: S,
@@ -405,7 +414,7 @@ unsafe fn sub_blocks<S: Simd, const R: usize, const G: usize, B: SuperBlock>(
                 simd.multiply::<R, G>(&mut dots, &weights, activations, B::WIDE);
             }
             for (sub, dots) in dots.iter().enumerate() {
-                let factors = B::factors(simd, base, first + sub, part);
+                let factors = B::Scales::factors(simd, base, first + sub, part);
                 for (value, &dot) in values.iter_mut().zip(dots) {
                     *value = simd.mul_add(simd.to_floats(dot), factors, *value);
                 }
