@@ -131,6 +131,7 @@ impl ChatTemplate {
         environment.set_unknown_method_callback(minijinja_contrib::pycompat::unknown_method_callback);
         environment.add_filter("tojson", python::tojson);
         environment.add_filter("string", |value: Value| python::str(&value));
+        environment.add_filter("trim", python::trim);
         environment.add_test("sequence", is_sequence);
         environment.add_function("raise_exception", |message: String| -> Result<String, minijinja::Error> {
             Err(minijinja::Error::new(ErrorKind::InvalidOperation, message))

@@ -24,6 +24,15 @@ pub(super) fn str(value: &Value) -> Result<String, Error> {
     }
 }
 
+/// The filter `trim`: of the text that a value prints as.
+pub(super) fn trim(value: &Value, characters: Option<String>) -> Result<String, Error> {
+    let text = str(value)?;
+    Ok(match characters {
+        Some(characters) => text.trim_matches(|character| characters.contains(character)).to_owned(),
+        None => text.trim().to_owned(),
+    })
+}
+
 /// The filter `tojson`: `json.dumps` without escaping of what is not ASCII, by default.
 pub(super) fn tojson(value: &Value, arguments: Kwargs) -> Result<String, Error> {
     let indent: Option<Value> = arguments.get("indent")?;

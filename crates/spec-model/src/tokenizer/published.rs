@@ -179,7 +179,7 @@ struct Merge(String, String);
 impl<'de> Deserialize<'de> for Merge {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         #[derive(serde::Deserialize)]
-        #[serde(untagged)]
+        #[serde(untagged, expecting = "a merge is neither two tokens with a space between nor a list of two")]
         enum Written {
             Pair(String, String),
             Joined(String),
