@@ -25,9 +25,10 @@ pub(crate) fn run(args: &InspectArgs) -> Result<ExitCode> {
     // A file whose text cannot be read is worth looking at all the same.
     let tokenizer = checkpoint.tokenizer_with(args.pre_tokenizer.as_deref()).map_err(|error| error.to_string());
     let view = View { checkpoint: &checkpoint, tokenizer };
-    let mut out = if args.json { format!("{:#}\n", view.json()) } else { String::new() };
-    if !args.json {
-        view.text(&mut out)?;
+    let mut out = String::new();
+    match args.json {
+        true => writeln!(out, "{}", view.json())?,
+        false => view.text(&mut out)?,
     }
     std::io::stdout().write_all(out.as_bytes())?;
     Ok(ExitCode::SUCCESS)

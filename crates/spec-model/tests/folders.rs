@@ -439,6 +439,41 @@ fn folders_say_what_is_in_them() {
 }
 
 #[test]
+fn tokenizer_and_template_come_from_the_files_beside_the_weights() {
+    let folder = folder(&config("llama", 1), &tensors("llama", 1));
+    let put = |name: &str, value: Value| std::fs::write(folder.path().join(name), value.to_string()).unwrap();
+    let open = || Checkpoint::open(folder.path()).unwrap();
+    let message = open().tokenizer().unwrap_err().to_string();
+    assert!(message.contains("tokenizer.json"), "{message}");
+    assert!(open().chat_template().unwrap().is_none());
+
+    let vocabulary: serde_json::Map<String, Value> =
+        tiny::tokens().into_iter().take(259).zip(0_u32..).map(|(text, id)| (text, id.into())).collect();
+    let bytes = json!({"type": "ByteLevel", "add_prefix_space": false, "trim_offsets": true, "use_regex": true});
+    let end = json!({"id": 257, "content": "<|im_end|>", "special": true, "normalized": false, "single_word": false,
+        "lstrip": false, "rstrip": false});
+    put(
+        "tokenizer.json",
+        json!({"version": "1.0", "added_tokens": [end], "pre_tokenizer": bytes, "decoder": bytes,
+        "model": {"type": "BPE", "vocab": vocabulary, "merges": ["a b"]}}),
+    );
+    put(
+        "tokenizer_config.json",
+        json!({"eos_token": "<|im_end|>", "chat_template": "{{ messages[0].content }}|{{ eos_token }}"}),
+    );
+    put("generation_config.json", json!({"eos_token_id": [257, 258]}));
+    let tokenizer = open().tokenizer().unwrap();
+    assert_eq!(tokenizer.encode("ab<|im_end|>", true).unwrap(), [256, 257]);
+    assert_eq!(tokenizer.end_ids(), [257, 258]);
+    let render = || open().chat_template().unwrap().unwrap().render(&[spec_model::Message::new("user", "hi")]).unwrap();
+    assert_eq!(render(), "hi|<|im_end|>");
+    std::fs::write(folder.path().join("chat_template.jinja"), "[{{ messages[0].content }}]").unwrap();
+    assert_eq!(render(), "[hi]");
+    let message = open().tokenizer_with(Some("gpt-2")).unwrap_err().to_string();
+    assert!(message.contains("`gpt-2`") && message.contains("tokenizer.json"), "{message}");
+}
+
+#[test]
 fn a_gguf_file_in_a_folder_is_found() {
     let folder = tempfile::tempdir().unwrap();
     std::fs::write(folder.path().join("tiny.gguf"), tiny::llama().finish()).unwrap();

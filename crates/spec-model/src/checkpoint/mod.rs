@@ -141,11 +141,17 @@ impl Checkpoint {
     /// As [`Self::tokenizer`], with the pre-tokenizer named by the caller instead of `tokenizer.ggml.pre`.
     ///
     /// # Errors
-    /// As [`Self::tokenizer`].
+    /// As [`Self::tokenizer`], and [`Error::Unsupported`] for a name beside a `tokenizer.json`.
     pub fn tokenizer_with(&self, pre_tokenizer: Option<&str>) -> Result<Tokenizer> {
         let tokenizer = match self.files.description() {
             Description::Gguf(metadata) => Tokenizer::from_metadata(metadata, pre_tokenizer)?,
-            Description::Safetensors { folder, .. } => tokenizer_of(folder)?,
+            Description::Safetensors { folder, .. } => match pre_tokenizer {
+                None => tokenizer_of(folder)?,
+                Some(name) => {
+                    let what = format!("pre-tokenizer `{name}` in the place of what tokenizer.json says");
+                    return Err(Error::Unsupported { file: self.name().to_owned(), what });
+                }
+            },
         };
         if tokenizer.vocab_size() > self.config.vocab_size {
             return Err(Error::Tokenizer {

@@ -1,4 +1,4 @@
-//! A model's hyper-parameters, read from metadata and checked against each other.
+//! A model's hyper-parameters, read from a GGUF file's metadata or from `config.json`, and checked against each other.
 
 mod fields;
 mod gguf;
@@ -13,7 +13,7 @@ use crate::{Architecture, RopeConfig};
 pub struct ModelConfig {
     /// The architecture's line of the table.
     pub architecture: &'static Architecture,
-    /// What the checkpoint calls itself (`general.name`), or empty.
+    /// What the checkpoint calls itself (`general.name`, `_name_or_path` or its folder), or empty.
     pub name: String,
     /// Rows of the embedding and of the head: token ids are below it.
     pub vocab_size: usize,
