@@ -165,7 +165,7 @@ fn what_cannot_be_read_rightly_is_refused_with_the_reason() {
         (changed("/model/merges/0", json!("x y")), "xy"),
         (changed("/model/merges/0", json!("a  b")), "two tokens"),
         (changed("/model/merges/0", json!(["a"])), "merge"),
-        (changed("/model/merges", json!("a b")), "merges"),
+        (changed("/model/merges", json!("a b")), "expected a sequence"),
         (changed("/model", json!([])), "model"),
         (changed("/added_tokens/0/id", json!(256)), "same id 256"),
         (changed("/added_tokens/0/id", json!(280)), "id 280"),
