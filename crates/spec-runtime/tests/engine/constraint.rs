@@ -33,7 +33,7 @@ impl Form {
     fn allows(&self, at: usize, token: Token) -> bool {
         match self.slots[at] {
             Ok(literal) => token == literal,
-            Err(of) => token % of == 0 && token != END,
+            Err(of) => token.is_multiple_of(of) && token != END,
         }
     }
 }

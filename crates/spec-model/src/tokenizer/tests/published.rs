@@ -166,7 +166,7 @@ fn what_cannot_be_read_rightly_is_refused_with_the_reason() {
         (changed("/model/merges/0", json!("a  b")), "two tokens"),
         (changed("/model/merges/0", json!(["a"])), "merge"),
         (changed("/model/merges", json!("a b")), "expected a sequence"),
-        (changed("/model", json!([])), "model"),
+        (changed("/model", json!([])), "invalid length 0"),
         (changed("/added_tokens/0/id", json!(256)), "same id 256"),
         (changed("/added_tokens/0/id", json!(280)), "id 280"),
         (changed("/added_tokens/0/content", json!("")), "empty"),
