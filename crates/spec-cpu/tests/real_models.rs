@@ -6,6 +6,8 @@
 //! standard deviation of 2.1; f32 throughout on 371. The reference engine with its flash attention off agrees with its own
 //! reference on 371 too, and differs from it by 0.035 a token. 97 % would be 373. The bound for SmolLM2 is three deviations
 //! below the average.
+//!
+//! Gemma 3 270M agrees on 377 of its 384 with an f16 cache and on 373 with f32 (AVX-512), and differs by 0.028 a token.
 
 use std::sync::Arc;
 
