@@ -139,7 +139,7 @@ fn threads(text: &str) -> Result<usize, String> {
 /// Target, draft and device: what `generate` and `demo` share.
 #[derive(Debug, Args)]
 pub(crate) struct ModelArgs {
-    /// The model that answers: a GGUF or safetensors file, any file of a set, a folder, or hf:ORG/REPO[:FILE], which is fetched once
+    /// The model that answers: a GGUF or safetensors file, any file of a set, a folder, or `hf:ORG/REPO[:FILE]`, which is fetched once
     #[arg(long, short, value_name = "FILE")]
     pub(crate) model: PathBuf,
 
@@ -298,14 +298,14 @@ pub(crate) struct GenerateArgs {
         SPEC_MODELS is where models are kept; SSL_CERT_FILE has the certificates of a network's own."
 )]
 pub(crate) struct PullArgs {
-    /// hf:ORG/REPO[@REVISION][:FILE]; without FILE the one GGUF file of the repository, or its safetensors
+    /// `hf:ORG/REPO[@REVISION][:FILE]`; without FILE the one GGUF file of the repository, or its safetensors
     #[arg(value_name = "SOURCE")]
     pub(crate) source: String,
 }
 
 #[derive(Debug, Args)]
 pub(crate) struct InspectArgs {
-    /// A GGUF or safetensors file, any file of a set, a folder with one of these, or hf:ORG/REPO[:FILE]
+    /// A GGUF or safetensors file, any file of a set, a folder with one of these, or `hf:ORG/REPO[:FILE]`
     #[arg(long, short, value_name = "FILE")]
     pub(crate) model: PathBuf,
 
@@ -320,7 +320,7 @@ pub(crate) struct InspectArgs {
 
 #[derive(Debug, Args)]
 pub(crate) struct TokenizeArgs {
-    /// A GGUF or safetensors file, any file of a set, a folder with one of these, or hf:ORG/REPO[:FILE]
+    /// A GGUF or safetensors file, any file of a set, a folder with one of these, or `hf:ORG/REPO[:FILE]`
     #[arg(long, short, value_name = "FILE")]
     pub(crate) model: PathBuf,
 

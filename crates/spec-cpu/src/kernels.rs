@@ -27,6 +27,9 @@ use simd::{Kernel, Plain, Vectorize};
 /// The sums of a tile of rows with a panel: `[row][output]`.
 type Sums = [[f32; LANES]; MAX_ROW_TILE];
 
+/// Rows that portable kernels take at a time: each further size would be compiled for every type.
+const PORTABLE_TILE: usize = 4;
+
 impl Isa {
     /// Runs `kernel` compiled for this instruction set.
     #[inline]
@@ -34,12 +37,20 @@ impl Isa {
         match self {
             Self::Portable => portable::run(kernel),
             #[cfg(target_arch = "x86_64")]
+            _ => self.run_wide(kernel),
+        }
+    }
+
+    /// The same for kernels that portable code is never asked for, and need not be compiled to.
+    #[cfg(target_arch = "x86_64")]
+    #[inline]
+    fn run_wide<K: Kernel>(self, kernel: K) -> K::Output {
+        match self {
+            Self::Portable => unreachable!("portable code takes {PORTABLE_TILE} rows at most"),
             // SAFETY: the token proves support.
             Self::Avx2(token) => unsafe { avx2::run(token, kernel) },
-            #[cfg(target_arch = "x86_64")]
             // SAFETY: the token proves support.
             Self::Avx2Vnni(token) => unsafe { avx2::run_vnni(token, kernel) },
-            #[cfg(target_arch = "x86_64")]
             // SAFETY: the token proves support.
             Self::Avx512Vnni(token) => unsafe { avx512::run(token, kernel) },
         }
@@ -56,7 +67,9 @@ impl Isa {
         match self {
             #[cfg(target_arch = "x86_64")]
             Self::Avx512Vnni(_) => 16,
-            _ => 8,
+            #[cfg(target_arch = "x86_64")]
+            Self::Avx2(_) | Self::Avx2Vnni(_) => 8,
+            Self::Portable => PORTABLE_TILE,
         }
     }
 
@@ -67,10 +80,14 @@ impl Isa {
             (2, _) => self.run(Panel::<2> { ty, panel, tile, sums }),
             (3, _) => self.run(Panel::<3> { ty, panel, tile, sums }),
             (4, _) => self.run(Panel::<4> { ty, panel, tile, sums }),
-            (5, _) => self.run(Panel::<5> { ty, panel, tile, sums }),
-            (6, _) => self.run(Panel::<6> { ty, panel, tile, sums }),
-            (7, _) => self.run(Panel::<7> { ty, panel, tile, sums }),
-            (8, _) => self.run(Panel::<8> { ty, panel, tile, sums }),
+            #[cfg(target_arch = "x86_64")]
+            (5, _) => self.run_wide(Panel::<5> { ty, panel, tile, sums }),
+            #[cfg(target_arch = "x86_64")]
+            (6, _) => self.run_wide(Panel::<6> { ty, panel, tile, sums }),
+            #[cfg(target_arch = "x86_64")]
+            (7, _) => self.run_wide(Panel::<7> { ty, panel, tile, sums }),
+            #[cfg(target_arch = "x86_64")]
+            (8, _) => self.run_wide(Panel::<8> { ty, panel, tile, sums }),
             #[cfg(target_arch = "x86_64")]
             // SAFETY: the token proves support.
             (16, Self::Avx512Vnni(token)) => unsafe { avx512::run(token, Panel::<16> { ty, panel, tile, sums }) },

@@ -523,7 +523,9 @@ def main(folder):
     tokens = {"bos_token": "<s>", "eos_token": "</s>"}
     cache = os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache")
     models = pathlib.Path(os.environ.get("SPEC_MODELS") or f"{cache}/spec/models")
-    stems = ["smollm2-135m-instruct-q4_1", "qwen2.5-coder-0.5b-instruct-q4_k_m"]
+    # The two Qwen models have different templates.
+    qwen = [f"qwen2.5-coder-{size}-instruct-q4_k_m" for size in ("0.5b", "1.5b")]
+    stems = ["smollm2-135m-instruct-q4_1", *qwen]
     output = {
         "source": f"jinja2 {jinja2.__version__}",
         "conversations": CONVERSATIONS,
