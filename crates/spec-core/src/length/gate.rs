@@ -1,4 +1,4 @@
-use super::DraftCost;
+use super::{DraftCost, Prices};
 
 /// Decides when a drafter is asked: one that does not pay is left alone, and tried again now and then.
 ///
@@ -53,15 +53,20 @@ impl Gate {
         Self { cost, generated: 0, mode: Mode::Resting { until: 1 }, trials: 0, failures: 0 }
     }
 
-    /// Whether the drafter is asked now.
-    pub fn ask(&mut self) -> Ask {
+    /// Whether the drafter is asked now. A trial of a free drafter has as many tokens as its rows are cheap.
+    pub fn ask(&mut self, prices: &Prices) -> Ask {
         if matches!(self.mode, Mode::Resting { until } if self.generated >= until) {
             self.mode = Mode::Trying;
         }
-        self.current()
+        match (self.current(), self.cost) {
+            (Ask::Try { tokens, context }, DraftCost::Free) => {
+                Ask::Try { tokens: prices.trial_tokens(tokens), context }
+            }
+            (ask, _) => ask,
+        }
     }
 
-    /// What [`ask`](Self::ask) said last.
+    /// What [`ask`](Self::ask) said last, before the price of a trial is looked at.
     pub fn current(&self) -> Ask {
         match (self.mode, self.cost) {
             (Mode::Open, _) => Ask::Yes,

@@ -113,11 +113,8 @@ impl LengthPolicy for Goodput {
         if self.drafter == DraftCost::Weighed {
             return self.most.min(self.prices.known_rows());
         }
-        match self.gate.ask() {
+        match self.gate.ask(&self.prices) {
             Ask::No => 0,
-            Ask::Try { tokens, .. } if self.drafter == DraftCost::Free => {
-                self.prices.trial_tokens(tokens).min(self.most)
-            }
             Ask::Try { tokens, .. } => tokens.min(self.most),
             Ask::Yes => match self.best_length() {
                 0 => {

@@ -115,17 +115,15 @@ impl Chooser {
             return Ok(DraftTree::new());
         }
         let arm = &mut state.arms[index];
-        let trial = match arm.gate.ask() {
+        let trial = match arm.gate.ask(prices) {
             Ask::No => return Ok(DraftTree::new()),
             Ask::Try { tokens, context } => Some((tokens, context)),
             Ask::Yes => None,
         };
         let without = round.expected(prices, context.budget);
-        let free = drafter.cost() == DraftCost::Free;
         let (budget, seen) = match trial {
-            Some((tokens, seen)) if free => (prices.trial_tokens(tokens).min(context.budget), seen),
             Some((tokens, seen)) => (tokens.min(context.budget), seen),
-            None if free || arm.pays(&without) => (context.budget, None),
+            None if drafter.cost() == DraftCost::Free || arm.pays(&without) => (context.budget, None),
             None => {
                 // Not worth it beside what is at hand already is no reason to leave it alone.
                 if !arm.pays(&Expected { tokens: 1.0, seconds: prices.pass(1), found: 0.0 }) {
