@@ -35,7 +35,8 @@ pub(super) fn load(text: &[u8], config: Option<&[u8]>, generation: Option<&[u8]>
     let generation: Generation = optional(generation, "generation_config.json").map_err(fail)?;
     let unsupported = |what: String| Error::Unsupported { file: file.to_owned(), what };
 
-    let kind: ModelKind<'_> = serde_json::from_str(parsed.model.get()).map_err(|error| fail(error.to_string()))?;
+    let kind: ModelKind<'_> =
+        serde_json::from_str(parsed.model.get()).map_err(|error| fail(format!("model: {error}")))?;
     match kind.name {
         // Files from before the field was written have BPE alone.
         Some("BPE") | None => {}
@@ -145,6 +146,7 @@ struct Model {
     #[serde(default)]
     ignore_merges: bool,
     vocab: Entries,
+    #[serde(deserialize_with = "merges")]
     merges: Vec<Merge>,
 }
 
@@ -171,6 +173,11 @@ impl<'de> Deserialize<'de> for Entries {
         }
         deserializer.deserialize_map(Map)
     }
+}
+
+/// The list, with its name before what is wrong with it.
+fn merges<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<Merge>, D::Error> {
+    Vec::deserialize(deserializer).map_err(|error| D::Error::custom(format!("merges: {error}")))
 }
 
 /// Two tokens that are merged, written as a pair or with a space between.
