@@ -317,7 +317,7 @@ fn damaged_folders_are_refused_or_make_sense() {
         let whole = names.map(|name| std::fs::read(path(name)).unwrap());
         let strategy = (0..names.len(), proptest::collection::vec(json_edit(), 1..4));
         let (refused, accepted) = (Cell::new(0), Cell::new(0));
-        let outcome = runner(600).run(&strategy, |(which, edits)| {
+        let outcome = runner(4_000).run(&strategy, |(which, edits)| {
             let mut bytes = whole[which].clone();
             if names[which].ends_with(".json") {
                 edits.iter().for_each(|edit| edit.apply(&mut bytes));
@@ -371,7 +371,7 @@ fn damaged_sets_are_refused_or_make_sense() {
     let fields = integer_positions(&files[1][..header]);
     let strategy = (0..2_usize, proptest::collection::vec(mutation(fields, header), 1..4));
     let (refused, accepted) = (Cell::new(0), Cell::new(0));
-    let outcome = runner(1000).run(&strategy, |(which, mutations)| {
+    let outcome = runner(4_000).run(&strategy, |(which, mutations)| {
         let mut bytes = files[which].clone();
         mutations.iter().for_each(|m| m.apply(&mut bytes));
         std::fs::write(path(which + 1), &bytes).unwrap();
