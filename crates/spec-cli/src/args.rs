@@ -84,6 +84,25 @@ pub(crate) enum QuantKind {
     Q4K,
 }
 
+/// How the text of a model is read: for every command that reads text.
+#[derive(Debug, Args)]
+pub(crate) struct TextArgs {
+    /// How text is split into words, for files that do not say so, or say it wrong
+    #[arg(long, value_name = "NAME")]
+    pub(crate) pre_tokenizer: Option<String>,
+}
+
+/// A model that is looked at and not run.
+#[derive(Debug, Args)]
+pub(crate) struct FileArgs {
+    /// A GGUF or safetensors file, any file of a set, a folder with one of these, or `hf:ORG/REPO[:FILE]`
+    #[arg(long, short, value_name = "FILE")]
+    pub(crate) model: PathBuf,
+
+    #[command(flatten)]
+    pub(crate) text: TextArgs,
+}
+
 /// How weights and cache are stored: for every command that loads a model.
 #[derive(Clone, Copy, Debug, Args)]
 pub(crate) struct StorageArgs {
@@ -143,9 +162,8 @@ pub(crate) struct ModelArgs {
     #[arg(long, short, value_name = "FILE")]
     pub(crate) model: PathBuf,
 
-    /// How text is split into words, for files that do not say so, or say it wrong
-    #[arg(long, value_name = "NAME")]
-    pub(crate) pre_tokenizer: Option<String>,
+    #[command(flatten)]
+    pub(crate) text: TextArgs,
 
     /// Where guesses come from
     #[arg(long, value_enum, default_value_t = DraftKind::Auto, help_heading = "Speculation")]
@@ -305,13 +323,8 @@ pub(crate) struct PullArgs {
 
 #[derive(Debug, Args)]
 pub(crate) struct InspectArgs {
-    /// A GGUF or safetensors file, any file of a set, a folder with one of these, or `hf:ORG/REPO[:FILE]`
-    #[arg(long, short, value_name = "FILE")]
-    pub(crate) model: PathBuf,
-
-    /// How text is split into words, for files that do not say so, or say it wrong
-    #[arg(long, value_name = "NAME")]
-    pub(crate) pre_tokenizer: Option<String>,
+    #[command(flatten)]
+    pub(crate) file: FileArgs,
 
     /// A JSON object instead of text
     #[arg(long)]
@@ -320,13 +333,8 @@ pub(crate) struct InspectArgs {
 
 #[derive(Debug, Args)]
 pub(crate) struct TokenizeArgs {
-    /// A GGUF or safetensors file, any file of a set, a folder with one of these, or `hf:ORG/REPO[:FILE]`
-    #[arg(long, short, value_name = "FILE")]
-    pub(crate) model: PathBuf,
-
-    /// How text is split into words, for files that do not say so, or say it wrong
-    #[arg(long, value_name = "NAME")]
-    pub(crate) pre_tokenizer: Option<String>,
+    #[command(flatten)]
+    pub(crate) file: FileArgs,
 
     /// Parse special tokens in the text, and add the beginning token where the model asks for one
     #[arg(long)]

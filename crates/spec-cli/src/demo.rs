@@ -13,7 +13,7 @@ use crate::session::{Opened, Session};
 use crate::usage;
 
 pub(crate) fn run(args: &DemoArgs) -> Result<ExitCode> {
-    let opened = Opened::open(&args.model.model, args.model.pre_tokenizer.as_deref())?;
+    let opened = Opened::open(&args.model.model, args.model.text.pre_tokenizer.as_deref())?;
     let prompts = prompts(&args.prompts, &opened)?;
     let longest = prompts.iter().map(|(_, tokens)| tokens.len()).max().unwrap_or(0);
     let context = (longest + args.max_tokens).min(opened.checkpoint.config().context_length);

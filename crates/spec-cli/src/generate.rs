@@ -22,7 +22,7 @@ pub(crate) fn run(args: GenerateArgs) -> Result<ExitCode> {
         repeat_penalty: args.repeat_penalty,
         ..SamplingParams::default()
     };
-    let opened = Opened::open(&args.model.model, args.model.pre_tokenizer.as_deref())?;
+    let opened = Opened::open(&args.model.model, args.model.text.pre_tokenizer.as_deref())?;
     let vocab = opened.tokenizer().real_vocab_size();
     sampling.validate(vocab).map_err(|error| usage(error.to_string()))?;
     if args.rule.is_some_and(|rule| rule.entry().name == "greedy") && !sampling.is_greedy() {

@@ -21,9 +21,10 @@ const SHOWN_CHARS: usize = 100;
 const CONTEXTS: [usize; 4] = [1024, 4096, 16_384, 65_536];
 
 pub(crate) fn run(args: &InspectArgs) -> Result<ExitCode> {
-    let checkpoint = Checkpoint::open(pull::resolve(&args.model)?)?;
+    let checkpoint = Checkpoint::open(pull::resolve(&args.file.model)?)?;
     // A file whose text cannot be read is worth looking at all the same.
-    let tokenizer = checkpoint.tokenizer_with(args.pre_tokenizer.as_deref()).map_err(|error| error.to_string());
+    let tokenizer =
+        checkpoint.tokenizer_with(args.file.text.pre_tokenizer.as_deref()).map_err(|error| error.to_string());
     let view = View { checkpoint: &checkpoint, tokenizer };
     let mut out = String::new();
     match args.json {

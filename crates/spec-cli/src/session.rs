@@ -151,12 +151,12 @@ impl Session {
         let draft = DraftSource::choose(args)?;
         let draft_file = match draft.model {
             Some(path) => {
-                let draft = Opened::open(path, args.pre_tokenizer.as_deref())?;
+                let draft = Opened::open(path, args.text.pre_tokenizer.as_deref())?;
                 check_vocabularies(&*opened.vocabulary, &*draft.vocabulary)
                     .with_context(|| path.display().to_string())?;
                 Some(draft)
             }
-            None if draft.itself => Some(Opened::open(&args.model, args.pre_tokenizer.as_deref())?),
+            None if draft.itself => Some(Opened::open(&args.model, args.text.pre_tokenizer.as_deref())?),
             None => None,
         };
         let device = Device::new(args.threads)?;

@@ -7,7 +7,7 @@ use crate::args::TokenizeArgs;
 use crate::session::Opened;
 
 pub(crate) fn run(args: &TokenizeArgs) -> Result<ExitCode> {
-    let opened = Opened::open(&args.model, args.pre_tokenizer.as_deref())?;
+    let opened = Opened::open(&args.file.model, args.file.text.pre_tokenizer.as_deref())?;
     let tokens = opened.tokenizer().encode(&args.text, args.special)?;
     if args.json {
         println!("{}", json!({ "tokens": tokens }));
