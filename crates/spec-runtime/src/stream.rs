@@ -1,9 +1,11 @@
 //! Streams order work on a device; events order streams.
 
+use std::any::Any;
+
 use crate::RuntimeError;
 
-/// A point in a stream's work.
-pub trait Event: Send + Sync {
+/// A point in a stream's work. Devices know their own kind by [`Any`].
+pub trait Event: Any + Send + Sync {
     /// Whether the work before it is done.
     ///
     /// # Errors
@@ -12,7 +14,7 @@ pub trait Event: Send + Sync {
 }
 
 /// An ordered queue of device work. Drafter and target have one each.
-pub trait Stream: Send + Sync {
+pub trait Stream: Any + Send + Sync {
     /// Marks the work submitted so far.
     ///
     /// # Errors
