@@ -55,6 +55,7 @@ mod stream;
 mod tensor;
 mod workspace;
 
+pub use acl_sys::Status;
 pub use context::{Context, MemoryInfo};
 pub use device::{Chip, Device};
 pub use error::{Error, Result};
