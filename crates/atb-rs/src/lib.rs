@@ -56,6 +56,7 @@ mod tensor;
 mod verdict;
 mod workspace;
 
+pub use acl_sys::Status;
 pub use context::{Context, MemoryInfo};
 pub use device::{Chip, Device};
 pub use error::{Error, Result};
