@@ -53,6 +53,7 @@ pub mod parameters;
 mod runtime;
 mod stream;
 mod tensor;
+mod verdict;
 mod workspace;
 
 pub use acl_sys::Status;
@@ -67,4 +68,5 @@ pub use parameters::Parameters;
 pub use runtime::{AtbLibrary, Runtime};
 pub use stream::Stream;
 pub use tensor::{DataType, Format, Lengths, MaskValues, Tensor, TensorDesc};
+pub use verdict::{GreedyVerdict, RejectionVerdict, Verdicts};
 pub use workspace::Workspace;
