@@ -106,7 +106,7 @@ mod tests {
     }
 
     fn emitted(token: u32, text: &str) -> Emitted {
-        Emitted { token, text: text.into(), shown: true, finish: None }
+        Emitted { token, text: text.into(), shown: true, ..Emitted::default() }
     }
 
     #[test]

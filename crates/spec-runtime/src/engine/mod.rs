@@ -1,5 +1,9 @@
 //! Rounds: draft, verify, emit, roll back.
 
+mod session;
+
+pub use session::Session;
+
 use std::hash::{BuildHasher, RandomState};
 use std::sync::Arc;
 use std::time::Duration;
@@ -14,8 +18,9 @@ use crate::constraint::ConstraintMasks;
 use crate::emission::Emission;
 use crate::{
     Batch, Clock, DraftContext, Drafter, Emitted, FinishReason, GenerationId, HostStream, KvGuard, Model, Request,
-    RequestRule, Row, Rows, RuntimeError, Sequence, SpeculationStats, Stream, Timings, TokenText, Want,
+    RequestRule, Row, Rows, RuntimeError, Sequence, SpeculationStats, Stream, Timings, TokenSource, TokenText, Want,
 };
+use session::Kept;
 
 /// A target model, its vocabulary, and perhaps a drafter.
 #[doc(alias = "SpecDecodeOp")]
@@ -26,6 +31,8 @@ pub struct Engine {
     drafter: Option<Box<dyn Drafter>>,
     kernels: Arc<dyn RowKernels>,
     clock: Arc<dyn Clock>,
+    /// Generations are numbered within an engine; this tells engines apart.
+    identity: Arc<()>,
     started: u64,
 }
 
@@ -40,6 +47,8 @@ pub struct Completion {
     pub finish: FinishReason,
     /// Tokens of the prompt.
     pub prompt_tokens: usize,
+    /// Those of them whose keys and values were in the cache already: a [`Session`] had kept them.
+    pub cached_tokens: usize,
     /// Tokens generated, an end token included.
     pub completion_tokens: usize,
     /// The seed used.
@@ -80,6 +89,7 @@ impl Engine {
             drafter: None,
             kernels: Arc::new(ScalarScan),
             clock: Arc::new(MachineClock::new()),
+            identity: Arc::default(),
             started: 0,
         }
     }
@@ -122,6 +132,11 @@ impl Engine {
     /// # Errors
     /// [`RuntimeError::BadRequest`], [`RuntimeError::BadToken`], or what opening a sequence reports.
     pub fn start(&mut self, request: Request) -> Result<Generation, RuntimeError> {
+        self.start_from(request, &mut None)
+    }
+
+    /// [`start`](Self::start), on what is kept of a text before: it is taken once the request has passed its checks.
+    fn start_from(&mut self, request: Request, kept: &mut Option<Kept>) -> Result<Generation, RuntimeError> {
         let vocab = self.text.vocab();
         let context = self.target.config().context;
         if vocab > self.target.config().vocab {
@@ -149,10 +164,12 @@ impl Engine {
         let mut stop = request.stop.clone();
         // The last position holds the last token that is fed; one more can be sampled from its row.
         stop.max_tokens = stop.max_tokens.min(context + 1 - request.prompt.len());
-        self.started += 1;
+        let (id, sequence) = match kept.take() {
+            Some(kept) => self.resume(kept, &request.prompt)?,
+            None => (self.fresh_id(), Sequence::open(&self.target)?),
+        };
         Ok(Generation {
-            id: GenerationId(self.started),
-            sequence: Sequence::open(&self.target)?,
+            id,
             pipeline,
             emission: Emission::new(stop),
             tokens: request.prompt.clone(),
@@ -162,6 +179,7 @@ impl Engine {
                 text: String::new(),
                 finish: FinishReason::Length,
                 prompt_tokens: request.prompt.len(),
+                cached_tokens: sequence.kv_len()?,
                 completion_tokens: 0,
                 seed,
                 logprobs: request.logprobs.map(|_| Vec::new()),
@@ -172,7 +190,13 @@ impl Engine {
             finished: false,
             rule,
             request,
+            sequence,
         })
+    }
+
+    fn fresh_id(&mut self) -> GenerationId {
+        self.started += 1;
+        GenerationId(self.started)
     }
 
     /// Refuses what the rule cannot judge before anything is drafted.
@@ -394,12 +418,16 @@ impl Generation {
             outcome?
         };
         debug_assert_eq!(self.pipeline.len(), base, "the rule restores the history");
-        let accepted = outcome.accepted.iter().map(|&node| (node.index() as u32 + 1, tree.node(node).token));
+        let accepted = outcome.accepted.iter().map(|&node| {
+            let source = (TokenSource::Accepted, Vec::new());
+            (node.index() as u32 + 1, tree.node(node).token, source)
+        });
+        let own = TokenSource::behind(tree, outcome.accepted.last().copied());
         let mut row = 0;
         let mut path = vec![0];
         let mut emitted = 0;
-        for (next_row, token) in accepted.chain([(0, outcome.next)]) {
-            self.emit(text, token, rows[row as usize], sink)?;
+        for (next_row, token, source) in accepted.chain([(0, outcome.next, own)]) {
+            self.emit(text, (token, source), rows[row as usize], sink)?;
             emitted += 1;
             if self.finished || emitted > outcome.accepted.len() {
                 break;
@@ -413,11 +441,11 @@ impl Generation {
     fn emit(
         &mut self,
         text: &dyn TokenText,
-        token: Token,
+        (token, (source, rejected)): (Token, (TokenSource, Vec<Token>)),
         logits: &[f32],
         sink: &mut dyn FnMut(&Emitted),
     ) -> Result<(), RuntimeError> {
-        let emitted = self.emission.push(token, &text.bytes(token));
+        let emitted = Emitted { source, rejected, ..self.emission.push(token, &text.bytes(token)) };
         self.tokens.push(token);
         self.pipeline.push(token);
         let completion = &mut self.completion;
@@ -442,7 +470,8 @@ impl Generation {
         if !text.is_empty() {
             self.completion.text.push_str(&text);
             let token = self.tokens[self.tokens.len() - 1];
-            sink(&Emitted { token, text, shown: false, finish: Some(FinishReason::Cancelled) });
+            let finish = Some(FinishReason::Cancelled);
+            sink(&Emitted { token, text, finish, ..Emitted::default() });
         }
         self.end(FinishReason::Cancelled);
     }
