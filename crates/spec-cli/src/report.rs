@@ -6,6 +6,8 @@ use serde_json::{Value, json};
 use spec_core::TokenLogProb;
 use spec_runtime::{Completion, SpeculationStats};
 
+use crate::memory;
+
 /// The line below an answer; `warning` is what the user should know of the device.
 pub(crate) fn footer(completion: &Completion, drafter: &str, warning: Option<&str>) -> String {
     let stats = &completion.speculation;
@@ -42,6 +44,7 @@ pub(crate) fn json(completion: &Completion, drafter: &str, load: Duration) -> Va
         "text": completion.text,
         "finish_reason": completion.finish.name(),
         "prompt_tokens": completion.prompt_tokens,
+        "cached_tokens": completion.cached_tokens,
         "completion_tokens": completion.completion_tokens,
         "seed": completion.seed,
         "timings": {
@@ -57,6 +60,9 @@ pub(crate) fn json(completion: &Completion, drafter: &str, load: Duration) -> Va
         },
         "speculation": speculation(&completion.speculation, drafter, completion.rule),
     });
+    if let Some(peak) = memory::peak_resident() {
+        object["peak_resident_bytes"] = peak.0.into();
+    }
     if let Some(logprobs) = &completion.logprobs {
         object["logprobs"] = logprobs.iter().map(logprob).collect();
     }

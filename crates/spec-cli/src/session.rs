@@ -15,7 +15,7 @@ use spec_runtime::{
 };
 
 use crate::args::{DraftKind, KvKind, ModelArgs, QuantKind, StorageArgs};
-use crate::{pull, usage};
+use crate::{memory, pull, usage};
 
 /// A tokenizer as the engine sees it.
 pub(crate) struct Vocabulary(pub(crate) Tokenizer);
@@ -62,6 +62,7 @@ impl Opened {
 }
 
 /// The device: one pool of threads, one family of kernels.
+#[derive(Clone)]
 pub(crate) struct Device {
     pool: Arc<Pool>,
     isa: Isa,
@@ -98,11 +99,7 @@ impl Device {
             bar.set_length(total as u64);
             bar.set_position(done as u64);
         };
-        let mut options = LoadOptions::new(Arc::clone(&self.pool));
-        options.kv = kv_type(storage.kv);
-        options.quant = storage.quant.map(quantizer);
-        options.context = Some(context);
-        options.isa = Some(self.isa);
+        let mut options = self.options(storage, context);
         options.progress = Some(&mut progress);
         let model = CpuModel::load(checkpoint, options).with_context(|| name.clone());
         bar.finish_and_clear();
@@ -111,6 +108,16 @@ impl Device {
             eprintln!("{name}: {note}");
         }
         Ok(Arc::new(model))
+    }
+
+    /// How a model is loaded.
+    pub(crate) fn options<'a>(&self, storage: StorageArgs, context: usize) -> LoadOptions<'a> {
+        let mut options = LoadOptions::new(Arc::clone(&self.pool));
+        options.kv = kv_type(storage.kv);
+        options.quant = storage.quant.map(quantizer);
+        options.context = Some(context);
+        options.isa = Some(self.isa);
+        options
     }
 }
 
@@ -147,6 +154,20 @@ pub(crate) struct Session {
 impl Session {
     /// Loads what the flags name, for sequences of `context` positions. `opened` is the target's file.
     pub(crate) fn load(args: &ModelArgs, opened: &Opened, context: usize) -> Result<Self> {
+        Self::build(args, opened, context, None)
+    }
+
+    /// The same target with the drafters that `args` name.
+    pub(crate) fn redraft(&self, args: &ModelArgs, opened: &Opened, context: usize) -> Result<Self> {
+        Self::build(args, opened, context, Some((self.device.clone(), Arc::clone(&self.target))))
+    }
+
+    fn build(
+        args: &ModelArgs,
+        opened: &Opened,
+        context: usize,
+        loaded: Option<(Device, Arc<CpuModel>)>,
+    ) -> Result<Self> {
         let begun = Instant::now();
         let draft = DraftSource::choose(args)?;
         let draft_file = match draft.model {
@@ -159,8 +180,16 @@ impl Session {
             None if draft.itself => Some(Opened::open(&args.model, args.text.pre_tokenizer.as_deref())?),
             None => None,
         };
-        let device = Device::new(args.threads)?;
-        let target = device.load(&opened.checkpoint, args.storage, context)?;
+        let (device, target) = match loaded {
+            Some(loaded) => loaded,
+            None => {
+                let device = Device::new(args.threads)?;
+                let draft = draft_file.as_ref().map(|file| &file.checkpoint);
+                memory::check(args, &device, &opened.checkpoint, draft, context)?;
+                let target = device.load(&opened.checkpoint, args.storage, context)?;
+                (device, target)
+            }
+        };
         let mut drafters: Vec<Box<dyn Drafter>> = Vec::new();
         if draft.suffix {
             drafters.push(Box::new(SuffixDrafter::new()));

@@ -30,8 +30,8 @@ pub use drafter::{
     Chooser, Class, DraftContext, Drafter, GenerationId, ModelDrafter, NgramDrafter, Odds, ScriptedDrafter,
     SuffixDrafter, Work, Worth,
 };
-pub use emission::{Emitted, FinishReason, StopRules};
-pub use engine::{Completion, Engine, Generation};
+pub use emission::{Emitted, FinishReason, StopRules, TokenSource};
+pub use engine::{Completion, Engine, Generation, Session};
 pub use error::RuntimeError;
 pub use guard::KvGuard;
 pub use model::{Batch, Model, ModelConfig, Pass, Row, Rows, SeqId, Sequence, Want};

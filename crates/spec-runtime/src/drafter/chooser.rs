@@ -521,6 +521,15 @@ impl Drafter for Chooser {
         self.drafters.iter_mut().try_for_each(|drafter| drafter.observe(generation, tokens, accepted))
     }
 
+    fn resume(&mut self, generation: GenerationId, kept: usize) -> Result<(), RuntimeError> {
+        // What is known of the drafters holds for the next text as well.
+        if let Some(state) = self.states.get_mut(&generation) {
+            state.round = None;
+            state.seen = state.seen.min(kept);
+        }
+        self.drafters.iter_mut().try_for_each(|drafter| drafter.resume(generation, kept))
+    }
+
     fn forget(&mut self, generation: GenerationId) {
         self.states.remove(&generation);
         self.drafters.iter_mut().for_each(|drafter| drafter.forget(generation));

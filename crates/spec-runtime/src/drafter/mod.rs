@@ -192,6 +192,17 @@ pub trait Drafter: Send {
     /// When the drafter's own device fails.
     fn observe(&mut self, generation: GenerationId, tokens: &[Token], accepted: usize) -> Result<(), RuntimeError>;
 
+    /// Prepares for a text that begins as the generation's did and goes on otherwise: the first `kept` tokens stand.
+    /// Comes between two generations of a [`Session`](crate::Session), which share an identity.
+    ///
+    /// # Errors
+    /// When the drafter's own device fails.
+    fn resume(&mut self, generation: GenerationId, kept: usize) -> Result<(), RuntimeError> {
+        let _ = kept;
+        self.forget(generation);
+        Ok(())
+    }
+
     /// Frees what is kept for a generation.
     fn forget(&mut self, generation: GenerationId);
 }

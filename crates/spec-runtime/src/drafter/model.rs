@@ -476,6 +476,17 @@ impl Drafter for ModelDrafter {
         }
     }
 
+    fn resume(&mut self, generation: GenerationId, kept: usize) -> Result<(), RuntimeError> {
+        let Some(mut state) = self.states.remove(&generation) else { return Ok(()) };
+        (state.block, state.ahead) = (None, None);
+        // What follows is a prompt to the shortlist, not what a draft should have had.
+        state.listed = 0;
+        if state.sequence.truncate(kept)? {
+            self.states.insert(generation, state);
+        }
+        Ok(())
+    }
+
     fn forget(&mut self, generation: GenerationId) {
         self.states.remove(&generation);
     }

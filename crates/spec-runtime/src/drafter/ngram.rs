@@ -220,6 +220,13 @@ impl Drafter for NgramDrafter {
         Ok(())
     }
 
+    fn resume(&mut self, generation: GenerationId, kept: usize) -> Result<(), RuntimeError> {
+        if self.states.get(&generation).is_some_and(|state| state.index.indexed >= kept) {
+            self.forget(generation);
+        }
+        Ok(())
+    }
+
     fn forget(&mut self, generation: GenerationId) {
         self.states.remove(&generation);
     }

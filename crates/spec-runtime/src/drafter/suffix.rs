@@ -221,6 +221,13 @@ impl Drafter for SuffixDrafter {
         Ok(())
     }
 
+    fn resume(&mut self, generation: GenerationId, kept: usize) -> Result<(), RuntimeError> {
+        if self.states.get(&generation).is_some_and(|text| text.indexed > kept) {
+            self.forget(generation);
+        }
+        Ok(())
+    }
+
     fn forget(&mut self, generation: GenerationId) {
         self.states.remove(&generation);
     }

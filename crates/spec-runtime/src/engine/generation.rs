@@ -9,7 +9,7 @@ use spec_core::{
 use super::Completion;
 use crate::constraint::ConstraintMasks;
 use crate::emission::Emission;
-use crate::{Emitted, FinishReason, GenerationId, Request, Rows, RuntimeError, Sequence, TokenText};
+use crate::{Emitted, FinishReason, GenerationId, Request, Rows, RuntimeError, Sequence, TokenSource, TokenText};
 
 /// A generation under way. Dropping it frees its KV blocks; its drafter state goes with [`Engine::finish`]
 /// or when [`Engine::generate`] returns.
@@ -68,12 +68,16 @@ impl Generation {
             outcome?
         };
         debug_assert_eq!(self.pipeline.len(), base, "the rule restores the history");
-        let accepted = outcome.accepted.iter().map(|&node| (node.index() as u32 + 1, tree.node(node).token));
+        let accepted = outcome.accepted.iter().map(|&node| {
+            let source = (TokenSource::Accepted, Vec::new());
+            (node.index() as u32 + 1, tree.node(node).token, source)
+        });
+        let own = TokenSource::behind(tree, outcome.accepted.last().copied());
         let mut row = 0;
         let mut path = vec![0];
         let mut emitted = 0;
-        for (next_row, token) in accepted.chain([(0, outcome.next)]) {
-            self.emit(text, token, rows[row as usize], sink)?;
+        for (next_row, token, source) in accepted.chain([(0, outcome.next, own)]) {
+            self.emit(text, (token, source), rows[row as usize], sink)?;
             emitted += 1;
             if self.finished || emitted > outcome.accepted.len() {
                 break;
@@ -87,11 +91,11 @@ impl Generation {
     fn emit(
         &mut self,
         text: &dyn TokenText,
-        token: Token,
+        (token, (source, rejected)): (Token, (TokenSource, Vec<Token>)),
         logits: &[f32],
         sink: &mut dyn FnMut(&Emitted),
     ) -> Result<(), RuntimeError> {
-        let emitted = self.emission.push(token, &text.bytes(token));
+        let emitted = Emitted { source, rejected, ..self.emission.push(token, &text.bytes(token)) };
         self.tokens.push(token);
         self.pipeline.push(token);
         let completion = &mut self.completion;
@@ -116,7 +120,8 @@ impl Generation {
         if !text.is_empty() {
             self.completion.text.push_str(&text);
             let token = self.tokens[self.tokens.len() - 1];
-            sink(&Emitted { token, text, shown: false, finish: Some(FinishReason::Cancelled) });
+            let finish = Some(FinishReason::Cancelled);
+            sink(&Emitted { token, text, finish, ..Emitted::default() });
         }
         self.end(FinishReason::Cancelled);
     }

@@ -3,8 +3,10 @@
 mod ahead;
 mod generation;
 mod round;
+mod session;
 
 pub use generation::Generation;
+pub use session::Session;
 
 use std::hash::{BuildHasher, RandomState};
 use std::sync::Arc;
@@ -22,6 +24,7 @@ use crate::{
     RuntimeError, Sequence, SpeculationStats, Stream, Timings, TokenText, Want,
 };
 use generation::LogitsOf;
+use session::Kept;
 
 /// A target model, its vocabulary, and perhaps a drafter.
 #[doc(alias = "SpecDecodeOp")]
@@ -32,6 +35,8 @@ pub struct Engine {
     drafter: Option<Box<dyn Drafter>>,
     kernels: Arc<dyn RowKernels>,
     clock: Arc<dyn Clock>,
+    /// Generations are numbered within an engine; this tells engines apart.
+    identity: Arc<()>,
     started: u64,
 }
 
@@ -46,6 +51,8 @@ pub struct Completion {
     pub finish: FinishReason,
     /// Tokens of the prompt.
     pub prompt_tokens: usize,
+    /// Those of them whose keys and values were in the cache already: a [`Session`] had kept them.
+    pub cached_tokens: usize,
     /// Tokens generated, an end token included.
     pub completion_tokens: usize,
     /// The seed used.
@@ -70,6 +77,7 @@ impl Engine {
             drafter: None,
             kernels: Arc::new(ScalarScan),
             clock: Arc::new(MachineClock::new()),
+            identity: Arc::default(),
             started: 0,
         }
     }
@@ -113,6 +121,11 @@ impl Engine {
     /// # Errors
     /// [`RuntimeError::BadRequest`], [`RuntimeError::BadToken`], or what opening a sequence reports.
     pub fn start(&mut self, request: Request) -> Result<Generation, RuntimeError> {
+        self.start_from(request, &mut None)
+    }
+
+    /// [`start`](Self::start), on what is kept of a text before: it is taken once the request has passed its checks.
+    fn start_from(&mut self, request: Request, kept: &mut Option<Kept>) -> Result<Generation, RuntimeError> {
         let vocab = self.text.vocab();
         let context = self.target.config().context;
         if vocab > self.target.config().vocab {
@@ -140,10 +153,12 @@ impl Engine {
         let mut stop = request.stop.clone();
         // The last position holds the last token that is fed; one more can be sampled from its row.
         stop.max_tokens = stop.max_tokens.min(context + 1 - request.prompt.len());
-        self.started += 1;
+        let (id, sequence) = match kept.take() {
+            Some(kept) => self.resume(kept, &request.prompt)?,
+            None => (self.fresh_id(), Sequence::open(&self.target)?),
+        };
         Ok(Generation {
-            id: GenerationId(self.started),
-            sequence: Sequence::open(&self.target)?,
+            id,
             pipeline,
             emission: Emission::new(stop),
             tokens: request.prompt.clone(),
@@ -154,6 +169,7 @@ impl Engine {
                 text: String::new(),
                 finish: FinishReason::Length,
                 prompt_tokens: request.prompt.len(),
+                cached_tokens: sequence.kv_len()?,
                 completion_tokens: 0,
                 seed,
                 logprobs: request.logprobs.map(|_| Vec::new()),
@@ -164,7 +180,13 @@ impl Engine {
             finished: false,
             rule,
             request,
+            sequence,
         })
+    }
+
+    fn fresh_id(&mut self) -> GenerationId {
+        self.started += 1;
+        GenerationId(self.started)
     }
 
     /// Refuses what the rule cannot judge before anything is drafted.

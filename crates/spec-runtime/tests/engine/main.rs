@@ -9,6 +9,7 @@ mod law;
 mod limits;
 mod lossless;
 mod rules;
+mod session;
 
 use std::sync::Arc;
 

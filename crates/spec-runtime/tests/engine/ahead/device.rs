@@ -333,6 +333,10 @@ impl Model for DeviceModel {
         Ok(())
     }
 
+    fn truncate(&self, seq: SeqId, length: usize) -> Result<bool, RuntimeError> {
+        self.cache.lock().kv.truncate(seq, length).map(|()| true)
+    }
+
     fn submit(&self, stream: &dyn Stream, batch: &Batch) -> Result<Box<dyn Pass>, RuntimeError> {
         let Cache { kv, slots, lanes, passes, fault, .. } = &mut *self.cache.lock();
         let fault = fault.as_ref().filter(|(at, _)| at == passes).map(|(_, fault)| fault.clone());

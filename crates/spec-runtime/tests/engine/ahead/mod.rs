@@ -8,7 +8,7 @@ use super::*;
 
 use spec_core::Goodput;
 use spec_runtime::{
-    CancelToken, Chooser, Clock, HostStream, SpeculationStats, StopRules, Stream, SuffixDrafter, TokenText,
+    CancelToken, Chooser, Clock, HostStream, Session, SpeculationStats, StopRules, Stream, SuffixDrafter, TokenText,
 };
 
 use device::{Device, DeviceModel, Fault};
@@ -158,6 +158,28 @@ fn drafts_that_fail_now_and_then_cost_what_the_arithmetic_says() {
         assert_eq!(parts, timings.decode, "noise {noise}: {timings:?}");
         assert!(timings.ahead > std::time::Duration::ZERO && timings.ahead <= timings.verify, "{timings:?}");
     }
+}
+
+#[test]
+fn a_text_that_goes_on_is_drafted_ahead_in_every_turn() {
+    let pair = Pair::new(long(), HashSpec { noise: 0.05, ..long() }, 0.2);
+    let mut engine = pair.engine(false, Box::new(pair.drafter(false)));
+    let mut session = Session::new();
+    let mut prompt = PROMPT.to_vec();
+    for turn in 0..4 {
+        let asked = || Request { prompt: prompt.clone(), ..request(60, 3) };
+        let got = session.generate(&mut engine, asked(), &mut |_| {}).expect("the generation succeeds");
+        assert_eq!(got.tokens, plain(&long(), asked()).tokens, "turn {turn}");
+        assert!(got.speculation.ahead.used > 0, "turn {turn}: {:?}", got.speculation.ahead);
+        assert_eq!(got.cached_tokens > 0, turn > 0, "turn {turn}");
+        // Every second turn takes a part of the answer back.
+        let kept = got.tokens.len() - 20 * (turn % 2);
+        prompt.extend(&got.tokens[..kept]);
+        prompt.push(turn as Token);
+    }
+    session.clear(&mut engine);
+    drop(engine);
+    pair.nothing_is_held("at the end");
 }
 
 #[test]
