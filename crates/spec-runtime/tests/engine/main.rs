@@ -8,6 +8,7 @@ mod law;
 mod limits;
 mod lossless;
 mod rules;
+mod together;
 
 use std::sync::Arc;
 
