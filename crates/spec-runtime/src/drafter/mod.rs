@@ -110,6 +110,7 @@ pub trait Drafter: Send {
     ///
     /// # Errors
     /// When the drafter's own device fails.
+    #[doc(alias = "draft_forward")]
     fn draft(&mut self, context: DraftContext<'_>) -> Result<DraftTree, RuntimeError>;
 
     /// Tells how the round of the last [`draft`](Self::draft) ended: `tokens` is the committed text now, and
