@@ -5,6 +5,8 @@ mod bench;
 mod demo;
 mod device;
 mod doctor;
+#[cfg(test)]
+mod documented;
 mod generate;
 mod inspect;
 mod printer;
