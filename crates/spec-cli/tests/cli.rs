@@ -333,8 +333,6 @@ fn a_drafter_past_its_own_context_stops_drafting_and_not_the_answer() {
         |draft: &str| files.spec(&format!("generate --model target.gguf --ids 70,71,72 -n 150 --json {draft}")).json();
     let (plain, got) = (run("--draft none"), run("--draft model --draft-model short.gguf --draft-len 5"));
     assert_eq!(got["tokens"], plain["tokens"]);
-    let ran = files.spec("generate --model target.gguf --ids 70 -n 100 --draft model --draft-model short.gguf").ok();
-    assert_eq!(ran.err().matches("it holds 64 of 101 positions").count(), 1, "{}", ran.err());
     let drafted = got["speculation"]["drafted"].as_u64().expect("a count");
     assert!((20..=70).contains(&drafted), "{drafted}");
     // The same weights, but for tokens that are not on the shortlist yet.
@@ -491,11 +489,10 @@ fn the_targets_end_tokens_rule_whatever_the_drafts_are() {
     let files = Files::new();
     // Behind the key stand the type and the value: for the draft a letter ends a text.
     files.patched("ends.gguf", "tokenizer.ggml.eos_token_id", 4, &97_u32.to_le_bytes());
-    let tail = "--draft-len 4 -n 60 -p hello --json";
-    let plain = files.spec(&format!("generate --model target.gguf --draft none {tail}")).json();
-    let got = files.spec(&format!("generate --model target.gguf --draft model --draft-model ends.gguf {tail}")).json();
-    assert_eq!((&got["tokens"], &got["finish_reason"]), (&plain["tokens"], &plain["finish_reason"]));
-    assert!(got["speculation"]["drafted"].as_u64() > Some(0), "{got}");
+    let tail = "--draft-len 4 -n 60 -p hello --output ids";
+    let plain = files.spec(&format!("generate --model target.gguf --draft none {tail}")).ok().out();
+    let drafted = files.spec(&format!("generate --model target.gguf --draft model --draft-model ends.gguf {tail}"));
+    assert_eq!(drafted.ok().out(), plain);
 }
 
 #[test]

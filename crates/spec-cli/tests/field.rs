@@ -101,6 +101,36 @@ fn a_draft_whose_tokens_differ_in_kind_alone_is_taken() {
 }
 
 #[test]
+fn a_drafts_end_tokens_end_nothing() {
+    let files = Files::new();
+    let mut bytes = std::fs::read(files.path("SMALLER.gguf")).expect("the draft");
+    let key = b"tokenizer.ggml.eos_token_id";
+    let value = bytes.windows(key.len()).position(|window| window == key).expect("the key") + key.len() + 4;
+    let answer = |draft: &str| files.json(&format!("spec generate --model MODEL.gguf -p hello -n 60 --json {draft}"));
+    let plain = answer("--draft none");
+    // For the draft, a token of the answer ends a text.
+    let end = plain["tokens"][20].as_u64().expect("an id") as u32;
+    bytes[value..value + 4].copy_from_slice(&end.to_le_bytes());
+    std::fs::write(files.path("ENDS.gguf"), bytes).expect("a file");
+    let got = answer("--draft model --draft-model ENDS.gguf --draft-len 4");
+    assert_eq!((&got["tokens"], &got["finish_reason"]), (&plain["tokens"], &plain["finish_reason"]));
+    assert!(got["speculation"]["drafted"].as_u64() > Some(0), "{got}");
+}
+
+#[test]
+fn a_draft_with_less_context_is_said_once() {
+    let files = Files::new();
+    let spec = TinySpec { seed: 9, layers: 1, context: 64, ..TinySpec::llama() };
+    std::fs::write(files.path("SHORT.gguf"), tiny::gguf(spec)).expect("a file");
+    for (tokens, times) in [(100, 1), (40, 0)] {
+        let draft = "--draft model --draft-model SHORT.gguf --draft-len 4";
+        let line = format!("spec generate --model MODEL.gguf --ids 70 -n {tokens} {draft}");
+        let said = String::from_utf8(files.shell(&line).stderr).expect("text");
+        assert_eq!(said.matches("it holds 64 of 101 positions").count(), times, "{said}");
+    }
+}
+
+#[test]
 fn speed_and_acceptance_stand_side_by_side() {
     let files = Files::new();
     let line =
