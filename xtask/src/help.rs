@@ -120,8 +120,9 @@ a Python environment under target/. Their output in crates/spec-testing/data is 
 cargo xtask tidy
 
 Checks which crate depends on which, the length of files, SAFETY lines and sections, names of files and modules,
-unfinished work, paths of somebody's machine, links, manifests, and the changelog. Each problem is printed as
-file:line: what is wrong and what to do. docs/style.md gives the reasons.
+unfinished work, paths of somebody's machine, links, manifests, the changelog, and documents: translations against their
+originals, and that the tests, items and commands they name are there. Each problem is printed as file:line: what is wrong
+and what to do. docs/style.md gives the reasons.
 ",
     },
     Topic {

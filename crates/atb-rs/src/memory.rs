@@ -109,6 +109,7 @@ pub(crate) fn require_range(
 ///
 /// It is freed when the last clone, and the last tensor in it, is gone and no stream uses it any more: until then it
 /// waits in its context.
+#[doc(alias = "aclrtFree")]
 #[derive(Clone, Debug)]
 pub struct DeviceBuffer(Arc<Memory>);
 
@@ -159,6 +160,7 @@ impl DeviceBuffer {
     /// # Errors
     /// [`Error::InUse`] when a stream may still be using the memory: the copy would not wait for it;
     /// [`Error::OutOfRange`]; the failure of `aclrtMemcpy`.
+    #[doc(alias = "aclrtMemcpy")]
     pub fn write<T: Element>(&self, offset: usize, elements: &[T]) -> Result<()> {
         let bytes = size_of_val(elements);
         let attempt = || format!("copying {bytes} bytes to the device");
@@ -179,6 +181,7 @@ impl DeviceBuffer {
     ///
     /// # Errors
     /// [`Error::InUse`] when a stream may still be writing there; [`Error::OutOfRange`]; the failure of `aclrtMemcpy`.
+    #[doc(alias = "aclrtMemcpy")]
     pub fn read<T: Element>(&self, offset: usize, elements: &mut [T]) -> Result<()> {
         let bytes = size_of_val(elements);
         let attempt = || format!("copying {bytes} bytes from the device");

@@ -28,6 +28,7 @@ impl Executor {
     ///
     /// # Errors
     /// Those of [`Runtime::atb`](crate::Runtime::atb); 26 (`ATB_ERROR_OUT_OF_DEVICE_MEMORY`) without 96 MiB to spare.
+    #[doc(alias = "SetExecuteStream")]
     pub fn new(stream: &Stream, workspace: Workspace) -> Result<Self> {
         let context = stream.context();
         context.device().runtime().atb()?;

@@ -16,6 +16,8 @@ use std::time::Duration;
 
 /// A queue of work. Calls return before the work is done. Work of one stream is done in order, that of several in any,
 /// unless one waits for an event of another. Clones share the stream.
+#[doc(alias = "aclrtStream")]
+#[doc(alias = "aclrtDestroyStream")]
 #[derive(Clone, Debug)]
 pub struct Stream(Arc<Inner>);
 
@@ -33,6 +35,7 @@ impl Stream {
     ///
     /// # Errors
     /// The failure of `aclrtCreateStream`; 207008 or 207005 when there are too many (1,984 on A2).
+    #[doc(alias = "aclrtCreateStream")]
     pub fn new(context: &Context) -> Result<Self> {
         context.enter()?;
         let mut raw = std::ptr::null_mut();
@@ -63,6 +66,7 @@ impl Stream {
     ///
     /// # Errors
     /// The failure of `aclrtSynchronizeStream`.
+    #[doc(alias = "aclrtSynchronizeStream")]
     pub fn synchronize(&self) -> Result<()> {
         self.wait_on_host(
             "aclrtSynchronizeStream",

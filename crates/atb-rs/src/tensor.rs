@@ -276,6 +276,7 @@ impl Lengths {
 }
 
 /// A tensor: a description, the device memory that holds it, and what else ATB has to be told. Clones share the memory.
+#[doc(alias = "CreateTensor")]
 #[derive(Clone, Debug)]
 pub struct Tensor {
     desc: Option<TensorDesc>,

@@ -8,6 +8,8 @@ mod config;
 mod demo;
 mod device;
 mod doctor;
+#[cfg(test)]
+mod documented;
 mod generate;
 mod inspect;
 mod manual;

@@ -200,6 +200,10 @@ impl Session {
         if let Some(file) = draft_file {
             // A draft model with a smaller context of its own stops drafting there; it need not hold more.
             let own = context.min(file.checkpoint.config().context_length);
+            if own < context {
+                let name = file.checkpoint.name();
+                eprintln!("{name}: it holds {own} of {context} positions; behind them it drafts nothing");
+            }
             let model = device.load(&file.checkpoint, args.storage, own)?;
             let drafter = ModelDrafter::new(model);
             // A copy of the target is there to be compared with it, token for token.

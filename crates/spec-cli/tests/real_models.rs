@@ -188,6 +188,43 @@ fn its_own_copy_is_accepted_whole(model: Model) {
     assert!(failures.is_empty(), "{}", failures.join("\n"));
 }
 
+/// Texts that repeat themselves, where look-ups propose most and a token is doubled most easily.
+fn repetitions_are_lossless(model: Model) {
+    let bench = Bench::new(model, KvType::F16);
+    let people = [("Ada", 1815), ("Emmy", 1882), ("Grace", 1906), ("Sofja", 1850), ("Lise", 1878), ("Marie", 1867)];
+    let objects = people.map(|(name, year)| format!(r#"{{"name": "{name}", "born": {year}, "tags": ["a", "b"]}}"#));
+    let texts = [("one word 48 times", "serving ".repeat(48)), ("JSON", format!("[\n{},\n", objects.join(",\n")))];
+    let mut plain = bench.engine();
+    let look_ups = || -> Vec<Box<dyn Drafter>> { vec![Box::new(NgramDrafter::new()), Box::new(SuffixDrafter::new())] };
+    let mut engines: Vec<(String, Engine)> = look_ups()
+        .into_iter()
+        .map(|drafter| (drafter.name().to_owned(), bench.with_drafter(drafter)))
+        .chain([("both".to_owned(), bench.with_drafter(Box::new(Chooser::new(look_ups()))))])
+        .collect();
+    let mut failures = Vec::new();
+    for (text, prompt) in texts {
+        let tokens = bench.tokenizer.encode(&prompt, true).expect("the prompt has tokens");
+        for (setting, sampling) in [("greedy", greedy()), ("seeded", seeded())] {
+            let with = |k| {
+                let request = bench.request(&tokens, &sampling, k);
+                Request { stop: StopRules { max_tokens: 64, ..request.stop }, ..request }
+            };
+            let expected = run(&mut plain, with(0));
+            for (name, engine) in &mut engines {
+                for k in [3, 10] {
+                    let got = run(engine, with(k));
+                    let stats = &got.speculation;
+                    println!("{text} {setting} {name} k {k}: {} of {} accepted", stats.accepted, stats.drafted);
+                    if got.tokens != expected.tokens || stats.drafted < 20 {
+                        failures.push(format!("{text} {setting} {name} k {k}: {} drafted", stats.drafted));
+                    }
+                }
+            }
+        }
+    }
+    assert!(failures.is_empty(), "{}", failures.join("\n"));
+}
+
 fn named(rule: &str) -> RuleName {
     rule.parse().expect("a rule of the table")
 }
@@ -216,6 +253,11 @@ fn coupled_accepts_nearly_as_often_as_rejection(target: Model, draft: Model) {
 #[test]
 fn real_smollm2_speculation_is_lossless() {
     speculation_is_lossless(Model::SmolLm2, None);
+}
+
+#[test]
+fn real_smollm2_repetitions_are_lossless() {
+    repetitions_are_lossless(Model::SmolLm2);
 }
 
 #[test]

@@ -12,6 +12,7 @@ use crate::{RowKernels, SharedNoise, SmallTokens, Token};
 /// What a row of logits means after penalties, bias, mask, temperature and filters.
 ///
 /// It borrows the row where nothing had to change. Probabilities are formed only when asked for.
+#[doc(alias = "softmax")]
 pub struct Law<'a> {
     kernels: &'a dyn RowKernels,
     /// By token id, or by index into `ids`; before the temperature; `-inf` is masked.

@@ -176,6 +176,7 @@ pub trait Model: Send + Sync {
     ///
     /// # Errors
     /// [`RuntimeError::BadRow`] when a row contradicts the state of its sequence; no row is stored then.
+    #[doc(alias = "target_forward")]
     fn submit(&self, stream: &dyn Stream, batch: &Batch) -> Result<Box<dyn Pass>, RuntimeError>;
 }
 

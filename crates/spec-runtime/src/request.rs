@@ -56,6 +56,7 @@ impl From<Box<dyn AcceptanceRule>> for RequestRule {
 }
 
 /// One generation.
+#[doc(alias = "SpecDecodeParam")]
 pub struct Request {
     /// Token ids to continue; at least one.
     pub prompt: Vec<Token>,

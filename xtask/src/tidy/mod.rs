@@ -1,16 +1,21 @@
 //! The house rules that no compiler checks. `docs/style.md` gives their reasons.
 
+mod article;
 mod layers;
 mod lexer;
 mod manifests;
+mod markdown;
+mod reports;
 mod sources;
 #[cfg(test)]
 mod tests;
 mod text;
+mod twins;
 
 use crate::process;
 use crate::workspace;
 use anyhow::{Context, Result, bail};
+use std::collections::{BTreeSet, HashMap};
 use std::path::PathBuf;
 use std::process::Command;
 
@@ -43,6 +48,8 @@ pub(crate) fn run() -> Result<()> {
     let files = files()?;
     let machine = text::Machine::this();
     let mut problems = Vec::new();
+    let mut tests = BTreeSet::new();
+    let mut crates: HashMap<String, String> = HashMap::new();
     for file in &files {
         problems.extend(text::check_name(file));
         let path = workspace::root().join(file);
@@ -51,8 +58,18 @@ pub(crate) fn run() -> Result<()> {
         problems.extend(text::check(file, &content, &machine));
         if file.ends_with(".rs") {
             problems.extend(sources::check(file, &content));
+            tests.extend(reports::tests_in(&content).map(str::to_owned));
+            if let Some((name, _)) = file.strip_prefix("crates/").and_then(|path| path.split_once("/src/")) {
+                crates.entry(name.replace('-', "_")).or_default().push_str(&content);
+            }
         }
     }
+    problems.extend(reports::check(&document(reports::DOCUMENT)?, &tests));
+    for (file, twin) in twins::TWINS {
+        problems.extend(twins::check((file, &document(file)?), (twin, &document(twin)?)));
+    }
+    let named = article::Workspace { crates: &crates, files: &files };
+    problems.extend(article::check(&document(article::DOCUMENT)?, &named));
     problems.extend(manifests::check(&workspace::packages()?, &workspace::root())?);
     problems.extend(layers::check()?);
 
@@ -67,6 +84,10 @@ pub(crate) fn run() -> Result<()> {
         1 => bail!("tidy: 1 problem"),
         count => bail!("tidy: {count} problems"),
     }
+}
+
+fn document(file: &str) -> Result<String> {
+    std::fs::read_to_string(workspace::root().join(file)).with_context(|| format!("cannot read {file}"))
 }
 
 /// What is in the repository or would be after `git add --all`, relative to the root.

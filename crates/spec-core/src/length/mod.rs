@@ -83,6 +83,7 @@ pub trait LengthPolicy: Send {
 
 /// The same length in every round.
 #[doc(alias = "max_spec_length")]
+#[doc(alias = "max_speculative_length")]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Fixed(pub usize);
 

@@ -57,12 +57,14 @@ impl AcceptanceRule for Typical {
 /// Keeps `x` when `p(x) >= q(x) - epsilon`: the drafter may be that much surer than the target. Lossy.
 ///
 /// For proposals without a law, q is 1.
+#[doc(alias = "epsilon")]
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Epsilon(pub f64);
 
 /// Keeps `x` when `q(x) >= p(x) - epsilon`, as published in the article that this engine started from. Lossy, and the wrong way
 /// round for quality: the surer the drafter, the more it passes. With a one-hot drafter it would keep anything, so
 /// proposals without a law are refused.
+#[doc(alias = "epsilon")]
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct EpsilonPublished(pub f64);
 

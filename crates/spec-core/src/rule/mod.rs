@@ -53,6 +53,7 @@ pub trait AcceptanceRule: Send + Sync {
 #[derive(Clone, Debug, PartialEq)]
 pub struct Outcome {
     /// The accepted nodes, root first.
+    #[doc(alias = "accepted_length")]
     pub accepted: SmallPath,
     /// The corrected token after a rejection, else the bonus token.
     #[doc(alias = "rollback_and_resample")]
@@ -69,8 +70,10 @@ pub struct Rejection {
     /// The token proposed; the first of several siblings.
     pub token: Token,
     /// The target's probability of it, where the rule formed it.
+    #[doc(alias = "target_prob")]
     pub p: Option<f64>,
     /// The drafter's probability of it, where the rule formed it.
+    #[doc(alias = "draft_prob")]
     pub q: Option<f64>,
     /// Why it was rejected.
     pub reason: RejectionReason,

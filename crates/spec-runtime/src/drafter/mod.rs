@@ -122,6 +122,7 @@ pub trait Drafter: Send {
     ///
     /// # Errors
     /// When the drafter's own device fails.
+    #[doc(alias = "draft_forward")]
     fn draft(&mut self, context: DraftContext<'_>) -> Result<DraftTree, RuntimeError>;
 
     /// Reads a prompt while the target does. For look-ups, which index it; asked only where the target's pass goes on by itself.

@@ -303,6 +303,19 @@ mod tests {
     }
 
     #[test]
+    fn a_token_more_costs_three_entries_whatever_the_length_of_the_text() {
+        let text: Vec<Token> = (0..30_000u32).map(|i| if i % 7 == 0 { i } else { i % 100 }).collect();
+        let mut index = Index::default();
+        for end in [10, 1_000, 29_000] {
+            index.extend(&text[..end]);
+            let before = (index.ends.len(), index.indexed);
+            index.extend(&text[..=end]);
+            assert!(index.ends.len() - before.0 <= LONGEST - SHORTEST + 1, "{end}");
+            assert_eq!(index.indexed - before.1, 1, "{end}: what is indexed is not looked at again");
+        }
+    }
+
+    #[test]
     fn an_end_token_ends_the_draft() {
         assert_eq!(draft(&mut NgramDrafter::new(), &[1, 2, 99, 3, 1, 2], 5), [99]);
     }

@@ -286,6 +286,16 @@ mod tests {
     }
 
     #[test]
+    fn a_history_that_was_cut_short_is_read_anew() {
+        let (mut cut, mut fresh) = (Text::default(), Text::default());
+        cut.extend(&[1, 2, 3, 4, 1, 2, 3, 4, 1, 2]);
+        cut.extend(&[9, 1, 2, 6, 1, 2]);
+        fresh.extend(&[9, 1, 2, 6, 1, 2]);
+        assert_eq!(cut.automaton.matches, fresh.automaton.matches);
+        assert_eq!(cut.automaton.matches[0], (2, 3), "the text as it is now");
+    }
+
+    #[test]
     fn a_long_text_forgets_its_older_half_and_still_drafts() {
         let mut text = Text::default();
         let tokens: Vec<Token> = (0..SuffixDrafter::LIMIT as u32 + 10).map(|index| index % 1000).collect();

@@ -26,10 +26,24 @@ fn an_ngram_drafter_without_a_hit_costs_plain_rounds_only() {
 }
 
 #[test]
+fn drafting_that_is_off_is_plain_decoding() {
+    for drafted in [false, true] {
+        let (target, draft) = (HashModel::new(HashSpec::default()), HashModel::new(HashSpec::default()));
+        let drafter = ModelDrafter::new(Arc::clone(&draft) as Arc<dyn Model>);
+        let length = if drafted { 5 } else { 0 };
+        let got = run(&mut engine(&target).with_drafter(Box::new(drafter)), request(50, length));
+        assert_eq!(draft.passes() > 0, drafted, "the draft model rests, its prefill included");
+        assert_eq!(target.passes() == 50, !drafted, "a pass a token: {}", target.passes());
+        assert_eq!(got.speculation.drafted > 0, drafted);
+    }
+}
+
+#[test]
 fn a_models_own_copy_gives_the_first_tokens_and_goes_on() {
     let drafter = model_drafter(HashSpec::default());
     let got = run(&mut engine(&HashModel::new(HashSpec::default())).with_drafter(drafter), request(4, 5));
-    assert_eq!(got.tokens.len(), 4);
+    assert_eq!(got.tokens, plain(&HashSpec::default(), request(4, 5)).tokens);
+    assert_eq!((got.tokens.len(), got.speculation.drafted, got.speculation.accepted), (4, 2, 2));
 }
 
 #[test]
@@ -41,6 +55,11 @@ fn figures_agree_with_each_other() {
         assert_eq!(s.emitted, s.accepted + s.rounds, "{name}: each round brings one token of the target's own");
         assert_eq!(s.by_position.iter().map(|p| p.drafted).sum::<usize>(), s.drafted, "{name}");
         assert_eq!(s.by_position.iter().map(|p| p.accepted).sum::<usize>(), s.accepted, "{name}");
+        let (without, with) = (s.mean_accepted_length(), s.tokens_per_round());
+        assert!(
+            (with - without - 1.0).abs() < 1e-12,
+            "{name}: {without} without the target's own token, {with} with it"
+        );
         assert!(got.timings.decode >= got.timings.draft + got.timings.verify, "{name}");
     }
 }

@@ -1,6 +1,7 @@
 //! The caches behind the text: lengths, rollback, catch-up, leaks.
 
 use super::*;
+use spec_runtime::SuffixDrafter;
 
 fn self_drafter() -> (Arc<HashModel>, Box<dyn Drafter>) {
     let model = HashModel::new(HashSpec::default());
@@ -73,6 +74,7 @@ fn block_boundaries_do_not_matter() {
             let target = HashModel::new(spec.clone());
             let got = run(&mut engine(&target).with_drafter(model_drafter(HashSpec { noise: 0.3, ..spec })), with());
             assert_eq!(got.tokens, expected.tokens, "blocks of {block_tokens}, prompt of {length}");
+            assert!(got.speculation.accepted > 0 && got.speculation.accepted < got.speculation.drafted);
             assert_eq!(target.free_blocks(), 1024);
         }
     }
@@ -81,9 +83,13 @@ fn block_boundaries_do_not_matter() {
 #[test]
 fn a_drafter_past_its_own_context_stops_drafting_and_not_the_request() {
     let spec = HashSpec::default();
-    let draft = HashSpec { context: 40, ..HashSpec::default() };
-    let got = run(&mut engine(&HashModel::new(spec.clone())).with_drafter(model_drafter(draft)), request(300, 5));
+    let draft = HashModel::new(HashSpec { context: 40, ..HashSpec::default() });
+    let target = HashModel::new(spec.clone());
+    let drafter = ModelDrafter::new(Arc::clone(&draft) as Arc<dyn Model>);
+    let got = run(&mut engine(&target).with_drafter(Box::new(drafter)), request(300, 5));
     assert_eq!(got.tokens, plain(&spec, request(300, 5)).tokens);
+    assert!(draft.passes() <= 40, "it runs no pass past its context: {}", draft.passes());
+    assert_eq!(target.passes() + got.speculation.accepted, 300, "past it, rounds are plain ones");
     assert!(got.speculation.drafted > 10);
     assert_eq!(got.speculation.accepted, got.speculation.drafted, "it never proposes rubbish");
     assert!(got.speculation.drafted < 40);
@@ -155,10 +161,13 @@ fn a_follow_up_equals_a_cold_run() {
 
 #[test]
 fn the_same_prompt_twice_drafts_the_same_twice() {
-    let mut engine = engine(&HashModel::new(HashSpec::default())).with_drafter(Box::new(NgramDrafter::new()));
-    let spec = |c: &Completion| (c.speculation.drafted, c.speculation.accepted);
-    let first = run(&mut engine, request(100, 5));
-    let second = run(&mut engine, request(100, 5));
-    assert_eq!(spec(&first), spec(&second), "nothing is remembered from one request to the next");
-    assert!(first.speculation.drafted > 0);
+    let suffix = ("suffix", Box::new(SuffixDrafter::new()) as Box<dyn Drafter>);
+    for (name, drafter) in drafters(&HashSpec::default()).into_iter().chain([suffix]) {
+        let mut engine = engine(&HashModel::new(HashSpec::default())).with_drafter(drafter);
+        let spec = |c: &Completion| (c.speculation.drafted, c.speculation.accepted);
+        let first = run(&mut engine, request(100, 5));
+        let second = run(&mut engine, request(100, 5));
+        assert_eq!(spec(&first), spec(&second), "{name}: nothing is remembered from one request to the next");
+        assert!(first.speculation.drafted > 0, "{name}");
+    }
 }

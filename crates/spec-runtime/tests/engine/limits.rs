@@ -144,7 +144,28 @@ fn the_end_of_the_context_is_a_clean_end() {
             let target = HashModel::new(spec.clone());
             let got = run(&mut engine(&target).with_drafter(drafter), request(100, 7));
             assert_eq!(got.tokens, expected.tokens, "{name}, context {context}");
+            assert!(got.speculation.drafted > 0 || name == "ngram" || context < 16, "{name}, context {context}");
             assert_eq!(target.free_blocks(), spec.blocks);
+        }
+    }
+}
+
+#[test]
+fn prompt_and_answer_may_fill_the_context_exactly() {
+    let spec = HashSpec { context: 24, ..HashSpec::default() };
+    for max_tokens in [11, 12, 13, 14] {
+        let expected = plain(&spec, request(max_tokens, 0));
+        // The last token needs no place of its own: nothing follows it.
+        assert_eq!(expected.completion_tokens, max_tokens.min(13));
+        for k in [1, 5, 30] {
+            let drafter = model_drafter(spec.clone());
+            let got = run(&mut engine(&HashModel::new(spec.clone())).with_drafter(drafter), request(max_tokens, k));
+            assert_eq!(
+                (got.tokens, got.finish),
+                (expected.tokens.clone(), FinishReason::Length),
+                "{max_tokens}, k {k}"
+            );
+            assert!(got.speculation.drafted > 0);
         }
     }
 }

@@ -10,6 +10,7 @@ mod limits;
 mod lossless;
 mod rules;
 mod session;
+mod together;
 
 use std::sync::Arc;
 
