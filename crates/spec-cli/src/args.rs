@@ -173,6 +173,10 @@ pub(crate) struct ModelArgs {
     #[arg(long, value_name = "FILE", help_heading = "Speculation")]
     pub(crate) draft_model: Option<PathBuf>,
 
+    /// Let a draft model of another tokenizer guess with the tokens that both have
+    #[arg(long, help_heading = "Speculation")]
+    pub(crate) allow_vocab_mismatch: bool,
+
     /// Tokens guessed a round, or `auto`, which measures what pays
     #[arg(long, value_name = "N", default_value = "auto", value_parser = draft_len, help_heading = "Speculation")]
     pub(crate) draft_len: DraftLen,

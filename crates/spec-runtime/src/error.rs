@@ -64,7 +64,7 @@ pub enum RuntimeError {
     /// Drafter and target do not share a vocabulary.
     #[error(
         "the draft model's vocabulary differs from the target's at id {id}: {draft} against {target}; \
-         use a draft model of the same family"
+         use a draft model of the same family, or let it draft with the tokens that both have"
     )]
     VocabularyDiffers {
         /// First id that differs.

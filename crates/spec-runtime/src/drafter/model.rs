@@ -1,13 +1,16 @@
+use std::borrow::Cow;
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use spec_core::{DraftTree, Law, NodeId, Pipeline, Scratch, Token};
+use spec_core::{DraftTree, Law, NodeId, Pipeline, SamplingError, Scratch, Token};
 
+use super::reader::Reader;
 use super::shortlist::Shortlist;
 use super::{Class, DraftContext, Drafter, GenerationId, Work, Worth};
-use crate::{Batch, HostStream, KvGuard, Model, Row, Rows, RuntimeError, Sequence, Stream, Want};
+use crate::{Batch, HostStream, KvGuard, Model, Row, Rows, RuntimeError, Sequence, Stream, VocabularyMap, Want};
 
-/// Drafts with a model of its own: a smaller one of the same vocabulary, or the target's file opened again.
+/// Drafts with a model of its own: a smaller one, or the target's file opened again. Where the vocabularies differ, a
+/// [`VocabularyMap`] stands between them: laws are over the target's ids, rows and cache hold the draft model's.
 ///
 /// Its KV cache holds entries of the committed prefix only. Tokens it has not seen, because they were the
 /// target's corrections or because rounds went by without drafting, are caught up before it proposes.
@@ -22,8 +25,19 @@ pub struct ModelDrafter {
     states: HashMap<GenerationId, State>,
     scratch: Scratch,
     work: Work,
-    /// `None`: every token is scored.
-    shortlist: Option<Shortlist>,
+    shortlist: Scored,
+    /// `None`: the vocabularies are one.
+    reader: Option<Reader>,
+    /// A row of logits by the target's ids.
+    row: Vec<f32>,
+}
+
+/// Which tokens are scored.
+enum Scored {
+    All,
+    /// Those of a shortlist, once the model is there.
+    Some,
+    Listed(Shortlist),
 }
 
 struct State {
@@ -31,21 +45,21 @@ struct State {
     block: Option<Block>,
     /// Classes of the nodes proposed last, in their order.
     classes: Vec<Class>,
-    /// Length of the text that the shortlist has seen.
+    /// Length of the text that the shortlist has seen, in tokens of the draft model.
     listed: usize,
 }
 
 /// The rows of a draft under verification.
 struct Block {
     guard: KvGuard,
-    /// Length of the committed text that they follow.
+    /// Length of the committed text that they follow, in tokens of the draft model.
     base: usize,
     /// Parent row and token of each, in the order of submission.
     rows: Vec<(Option<u32>, Token)>,
 }
 
 impl Block {
-    /// Keeps the rows that are part of the text now. Its last token is fed in the next round by whoever goes on from there.
+    /// Keeps the rows that are part of the text now, as the draft model reads it. Its last token is fed in the next round by whoever goes on from there.
     fn commit(self, text: &[Token]) -> Result<(), RuntimeError> {
         let mut path: Vec<u32> = Vec::new();
         for &token in text.get(self.base..text.len().saturating_sub(1)).unwrap_or_default() {
@@ -83,8 +97,8 @@ fn class(base: u8, probability: f64) -> Class {
 }
 
 impl ModelDrafter {
-    /// A drafter over `model`, whose vocabulary the caller has compared with the target's
-    /// ([`check_vocabularies`](crate::check_vocabularies)).
+    /// A drafter over `model`, whose vocabulary is the target's, id for id. For another one see
+    /// [`with_vocabulary`](Self::with_vocabulary).
     pub fn new(model: Arc<dyn Model>) -> Self {
         let name = format!("model {}", model.config().name);
         Self {
@@ -94,22 +108,55 @@ impl ModelDrafter {
             states: HashMap::new(),
             scratch: Scratch::default(),
             work: Work::default(),
-            shortlist: None,
+            shortlist: Scored::All,
+            reader: None,
+            row: Vec::new(),
         }
+    }
+
+    /// Drafts from a vocabulary of the model's own. Its end tokens, like all of its tokens, mean what the target's mean.
+    #[must_use]
+    pub fn with_vocabulary(mut self, map: VocabularyMap) -> Self {
+        self.reader = (!map.is_identity()).then(|| Reader::new(map));
+        self
     }
 
     /// Scores the tokens that are likely to come, and not the whole vocabulary: a pass costs less, and a token that is missing is
     /// not drafted. The list is learnt from prompts and answers; when too many are missing, all are scored.
-    ///
-    /// # Errors
-    /// When the model's device has no memory for it.
-    pub fn with_shortlist(mut self) -> Result<Self, RuntimeError> {
-        self.shortlist = Shortlist::new(&*self.model)?;
-        Ok(self)
+    #[must_use]
+    pub fn with_shortlist(mut self) -> Self {
+        self.shortlist = Scored::Some;
+        self
     }
 
     fn want(&self) -> Want {
-        self.shortlist.as_ref().map_or(Want::Logits, Shortlist::want)
+        match &self.shortlist {
+            Scored::Listed(shortlist) => shortlist.want(),
+            Scored::All | Scored::Some => Want::Logits,
+        }
+    }
+
+    /// The committed text in the draft model's ids, and where its last `seen` tokens begin; `None` where it cannot be read.
+    fn read<'a>(
+        &mut self,
+        generation: GenerationId,
+        tokens: &'a [Token],
+        seen: usize,
+    ) -> Option<(Cow<'a, [Token]>, usize)> {
+        match &mut self.reader {
+            None => Some((Cow::Borrowed(tokens), tokens.len().saturating_sub(seen))),
+            Some(reader) => reader.read(generation, tokens, seen).map(|(text, start)| (Cow::Owned(text), start)),
+        }
+    }
+
+    /// The draft model's id of a token that it proposed.
+    fn own_id(&self, token: Token) -> Result<Token, RuntimeError> {
+        match &self.reader {
+            None => Ok(token),
+            Some(reader) => {
+                reader.map.draft_id(token).ok_or(RuntimeError::BadToken { token, vocab: self.model.config().vocab })
+            }
+        }
     }
 
     /// Runs passes on a stream of the model's device.
@@ -151,7 +198,7 @@ impl ModelDrafter {
         // The last position of the context takes the last row.
         let depth = budget.min(self.model.config().context + 1 - text.len());
         let capacity = if context.worth.is_some() { TREE_ROWS.min(self.model.config().max_rows) } else { depth - 1 };
-        let mut block = Block { guard: KvGuard::reserve(sequence, capacity)?, base: committed, rows: Vec::new() };
+        let mut block = Block { guard: KvGuard::reserve(sequence, capacity)?, base: text.len(), rows: Vec::new() };
         let drawn = context.proposal.draws();
         let width = match context.worth {
             Some(_) if !drawn => context.width.clamp(1, CHILDREN),
@@ -170,11 +217,20 @@ impl ModelDrafter {
                 for &node in &path {
                     history.pipeline.push(draft.tree.node(node).token);
                 }
-                let logits = rows.logits(row)?;
+                let mut logits = rows.logits(row)?;
+                if let Some(reader) = &self.reader {
+                    logits = reader.map.row(logits, &mut self.row);
+                }
                 let law = if context.worth.is_some() {
-                    history.pipeline.summarized_law(logits, None, &mut self.scratch)?
+                    history.pipeline.summarized_law(logits, None, &mut self.scratch)
                 } else {
-                    history.pipeline.law(logits, None, &mut self.scratch)?
+                    history.pipeline.law(logits, None, &mut self.scratch)
+                };
+                let law = match law {
+                    Ok(law) => law,
+                    // Of a part of the vocabulary the request may forbid every token. The target has others.
+                    Err(SamplingError::NothingAllowed { .. }) => continue,
+                    Err(error) => return Err(error.into()),
                 };
                 let position = committed + path.len();
                 // Known before anything is drawn.
@@ -192,7 +248,7 @@ impl ModelDrafter {
             looked_behind.clear();
             let mut batch = Batch::default();
             for (index, &node) in chosen.iter().enumerate() {
-                let token = draft.tree.node(node).token;
+                let token = self.own_id(draft.tree.node(node).token)?;
                 let parent = draft.tree.node(node).parent.and_then(|parent| draft.rows[parent.index()]);
                 let position = text.len() - 1 + draft.tree.depth(node);
                 batch.rows.push(Row { seq: sequence.id(), token, position, parent, want: self.want() });
@@ -303,10 +359,23 @@ impl Drafter for ModelDrafter {
         self.work
     }
 
+    fn prepare(&mut self) -> Result<(), RuntimeError> {
+        self.model.prepare()?;
+        if matches!(self.shortlist, Scored::Some) {
+            self.shortlist = Shortlist::new(&*self.model)?.map_or(Scored::All, Scored::Listed);
+        }
+        Ok(())
+    }
+
     fn draft(&mut self, mut context: DraftContext<'_>) -> Result<DraftTree, RuntimeError> {
+        self.prepare()?;
         self.work = Work::default();
         let seen = context.context.filter(|&seen| seen > 0 && seen < context.tokens.len());
-        let text = &context.tokens[context.tokens.len() - seen.unwrap_or(context.tokens.len())..];
+        let length = seen.unwrap_or(context.tokens.len());
+        let Some((tokens, start)) = self.read(context.generation, context.tokens, length) else {
+            return Ok(DraftTree::new());
+        };
+        let text = &tokens[start..];
         let budget = context.budget.min((self.model.config().context + 1).saturating_sub(text.len()));
         if budget == 0 {
             return Ok(DraftTree::new());
@@ -318,10 +387,10 @@ impl Drafter for ModelDrafter {
         // An error below drops the state: the sequence closes, and the next round starts it afresh.
         let State { sequence, block, listed, .. } = state;
         drop(block);
-        if let Some(shortlist) = &mut self.shortlist {
-            match context.tokens.get(listed..) {
+        if let Scored::Listed(shortlist) = &mut self.shortlist {
+            match tokens.get(listed..) {
                 Some(emitted) if listed > 0 => shortlist.follow(&*self.model, emitted)?,
-                _ => shortlist.read(&*self.model, context.tokens)?,
+                _ => shortlist.read(&*self.model, &tokens)?,
             }
         }
         let (tree, block, classes) = if seen.is_some() {
@@ -333,19 +402,24 @@ impl Drafter for ModelDrafter {
             let (tree, block, classes) = self.grow(&sequence, text, budget, &mut context)?;
             (tree, Some(block), classes)
         };
-        self.states.insert(context.generation, State { sequence, block, classes, listed: context.tokens.len() });
+        self.states.insert(context.generation, State { sequence, block, classes, listed: tokens.len() });
         Ok(tree)
     }
 
     fn observe(&mut self, generation: GenerationId, tokens: &[Token], _: usize) -> Result<(), RuntimeError> {
-        match self.states.get_mut(&generation).and_then(|state| state.block.take()) {
-            Some(block) => block.commit(tokens),
+        let Some(block) = self.states.get_mut(&generation).and_then(|state| state.block.take()) else { return Ok(()) };
+        match self.read(generation, tokens, tokens.len()) {
+            Some((text, _)) => block.commit(&text),
+            // Nothing will be drafted behind this text; dropping the block rolls it back.
             None => Ok(()),
         }
     }
 
     fn forget(&mut self, generation: GenerationId) {
         self.states.remove(&generation);
+        if let Some(reader) = &mut self.reader {
+            reader.forget(generation);
+        }
     }
 }
 

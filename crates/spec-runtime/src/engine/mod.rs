@@ -27,6 +27,7 @@ pub struct Engine {
     kernels: Arc<dyn RowKernels>,
     clock: Arc<dyn Clock>,
     started: u64,
+    is_prepared: bool,
 }
 
 /// The result of a generation.
@@ -81,6 +82,7 @@ impl Engine {
             kernels: Arc::new(ScalarScan),
             clock: Arc::new(MachineClock::new()),
             started: 0,
+            is_prepared: false,
         }
     }
 
@@ -268,7 +270,8 @@ impl Engine {
 
     fn round(&mut self, generation: &mut Generation, sink: &mut dyn FnMut(&Emitted)) -> Result<(), RuntimeError> {
         let begun = self.clock.now();
-        let Draft { tree, forced } = self.draft(generation)?;
+        let Draft { tree, forced, preparation } = self.draft(generation)?;
+        let begun = begun + preparation;
         let drafted = self.clock.now();
 
         let root = generation.tokens.len() - 1;
@@ -303,12 +306,13 @@ impl Engine {
         generation.completion.speculation.forced += if forced { tree.len() } else { 0 };
         generation.completion.speculation.record(&nodes_by_depth(&tree), accepted, emitted);
         let timings = &mut generation.completion.timings;
+        timings.preparation += preparation;
         timings.draft += drafted - begun;
         timings.verify += verified - drafted;
         timings.sample += sampled - verified;
         timings.rollback += self.clock.now() - sampled;
         if let Some(first) = generation.first_token {
-            timings.decode = sampled - first;
+            timings.decode = sampled - first - timings.preparation;
         }
         Ok(())
     }
@@ -322,12 +326,20 @@ impl Engine {
         if let Some(constraint) = &mut generation.request.constraint {
             let forced = constraint.forced(most, self.text.vocab(), generation.emission.end_ids())?;
             if !forced.is_empty() {
-                return Ok(Draft { tree: DraftTree::chain(&forced, Origin::Fixed), forced: true });
+                let tree = DraftTree::chain(&forced, Origin::Fixed);
+                return Ok(Draft { tree, forced: true, ..Draft::default() });
             }
         }
         let budget = generation.request.draft_len.next().min(most);
         if budget == 0 {
             return Ok(Draft::default());
+        }
+        let mut preparation = Duration::ZERO;
+        if !self.is_prepared {
+            let begun = self.clock.now();
+            drafter.prepare()?;
+            preparation = self.clock.now() - begun;
+            self.is_prepared = true;
         }
         let mut choices = generation.choices();
         let mut tree = drafter.draft(DraftContext {
@@ -351,7 +363,7 @@ impl Engine {
         let vocab = self.text.vocab();
         let known = tree.nodes().take_while(|(_, node)| (node.token as usize) < vocab).count();
         tree.truncate(known).map_err(&drafter)?;
-        Ok(Draft { tree, forced: false })
+        Ok(Draft { tree, forced: false, preparation })
     }
 }
 
@@ -459,6 +471,8 @@ struct Draft {
     tree: DraftTree,
     /// Whether a constraint left no choice, rather than a drafter guessing.
     forced: bool,
+    /// What preparing the drafter took.
+    preparation: Duration,
 }
 
 /// What a round came to.

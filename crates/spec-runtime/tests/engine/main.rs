@@ -5,9 +5,11 @@ mod constraint;
 mod field;
 mod kv;
 mod law;
+mod lazy;
 mod limits;
 mod lossless;
 mod rules;
+mod vocabulary;
 
 use std::sync::Arc;
 
