@@ -26,7 +26,7 @@ pub(crate) struct Cli {
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
     /// Continue a prompt, with speculation unless `--draft none`
-    Generate(GenerateArgs),
+    Generate(Box<GenerateArgs>),
     /// Show what a model file holds
     Inspect(InspectArgs),
     /// Show how a text is split into tokens
@@ -139,6 +139,13 @@ fn draft_len(text: &str) -> Result<DraftLen, String> {
         Ok(tokens) if tokens <= 64 => Ok(DraftLen::Tokens(tokens)),
         _ => Err("give `auto` or a number from 0 to 64".into()),
     }
+}
+
+fn logit_bias(text: &str) -> Result<(Token, f32), String> {
+    let parse = |(id, bias): (&str, &str)| Some((id.parse().ok()?, bias.parse().ok()?));
+    text.split_once('=')
+        .and_then(parse)
+        .ok_or_else(|| "give a token id and a number, such as 42=-1.5 or 42=-inf".into())
 }
 
 fn draft_width(text: &str) -> Result<usize, String> {
@@ -273,6 +280,30 @@ pub(crate) struct GenerateArgs {
     /// Weaken tokens that the text already has; 1 is off
     #[arg(long, value_name = "R", default_value_t = 1.0, allow_negative_numbers = true, help_heading = "Sampling")]
     pub(crate) repeat_penalty: f32,
+
+    /// Weaken tokens that the text already has, by this much; 0 is off
+    #[arg(long, value_name = "X", default_value_t = 0.0, allow_negative_numbers = true, help_heading = "Sampling")]
+    pub(crate) presence_penalty: f32,
+
+    /// Weaken tokens that the text already has, by this much for each time; 0 is off
+    #[arg(long, value_name = "X", default_value_t = 0.0, allow_negative_numbers = true, help_heading = "Sampling")]
+    pub(crate) frequency_penalty: f32,
+
+    /// Tokens at the end of the text that penalties look at; 0 is all, the prompt included
+    #[arg(long, value_name = "N", default_value_t = 0, allow_negative_numbers = true, help_heading = "Sampling")]
+    pub(crate) penalty_window: usize,
+
+    /// Add to a token's logit; `-inf` bans the token; may be given several times
+    #[arg(long, value_name = "ID=X", value_parser = logit_bias, help_heading = "Sampling")]
+    pub(crate) logit_bias: Vec<(Token, f32)>,
+
+    /// Answer with JSON that this schema, in a file, describes
+    #[arg(long, value_name = "FILE", help_heading = "Sampling")]
+    pub(crate) json_schema: Option<PathBuf>,
+
+    /// Answer with a JSON object
+    #[arg(long, conflicts_with = "json_schema", help_heading = "Sampling")]
+    pub(crate) json_object: bool,
 
     /// The same seed gives the same answer; a fresh one is drawn and reported when not given
     #[arg(long, value_name = "S", help_heading = "Sampling")]

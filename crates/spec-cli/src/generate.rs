@@ -5,7 +5,7 @@ use std::process::ExitCode;
 use anyhow::{Context, Result};
 use spec_core::{SamplingParams, Token};
 use spec_model::Message;
-use spec_runtime::{CancelToken, Request, RuntimeError, StopRules};
+use spec_runtime::{CancelToken, Constraint, Grammars, Request, RuntimeError, StopRules};
 
 use crate::args::GenerateArgs;
 use crate::printer::Printer;
@@ -20,7 +20,10 @@ pub(crate) fn run(args: GenerateArgs) -> Result<ExitCode> {
         top_p: args.top_p,
         min_p: args.min_p,
         repeat_penalty: args.repeat_penalty,
-        ..SamplingParams::default()
+        presence_penalty: args.presence_penalty,
+        frequency_penalty: args.frequency_penalty,
+        penalty_window: args.penalty_window,
+        logit_bias: args.logit_bias.clone(),
     };
     let opened = Opened::open(&args.model.model, args.model.text.pre_tokenizer.as_deref())?;
     let vocab = opened.tokenizer().real_vocab_size();
@@ -36,6 +39,7 @@ pub(crate) fn run(args: GenerateArgs) -> Result<ExitCode> {
         return Err(usage("--stop is empty; it would end every answer at once"));
     }
     let context = context(&args, prompt.len(), opened.checkpoint.config().context_length)?;
+    let constraint = constraint(&args, &opened)?;
 
     let mut session = Session::load(&args.model, &opened, context)?;
     let mut engine = session.engine();
@@ -53,7 +57,7 @@ pub(crate) fn run(args: GenerateArgs) -> Result<ExitCode> {
         draft_len,
         draft_width: args.model.draft_width.unwrap_or(usize::MAX),
         logprobs: args.logprobs,
-        constraint: None,
+        constraint,
         cancel: cancel.clone(),
     };
 
@@ -70,6 +74,7 @@ pub(crate) fn run(args: GenerateArgs) -> Result<ExitCode> {
         other => other.into(),
     })?;
     printed?;
+    session.notes.print();
     if args.json {
         writeln!(std::io::stdout(), "{}", report::json(&completion, &drafter, session.load))?;
     } else {
@@ -107,6 +112,25 @@ fn prompt_tokens(args: &GenerateArgs, opened: &Opened) -> Result<Vec<Token>> {
         return Err(usage("the prompt is empty; give some text"));
     }
     Ok(tokens)
+}
+
+/// What the answer has to be, where the flags say so.
+fn constraint(args: &GenerateArgs, opened: &Opened) -> Result<Option<Box<dyn Constraint>>> {
+    if args.json_schema.is_none() && !args.json_object {
+        return Ok(None);
+    }
+    let grammars = Grammars::new(&*opened.vocabulary, opened.tokenizer().end_ids())?;
+    let grammar = match &args.json_schema {
+        Some(path) => {
+            let schema = std::fs::read_to_string(path).with_context(|| format!("--json-schema {}", path.display()))?;
+            grammars.json_schema(&schema).map_err(|error| match error {
+                RuntimeError::BadRequest { reason, .. } => usage(format!("--json-schema {}: {reason}", path.display())),
+                other => other.into(),
+            })?
+        }
+        None => grammars.json_object()?,
+    };
+    Ok(Some(Box::new(grammar)))
 }
 
 fn read_prompt(path: &Path) -> Result<String> {

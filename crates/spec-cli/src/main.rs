@@ -43,7 +43,7 @@ fn main() -> ExitCode {
         Err(error) => return refuse(&error),
     };
     let result = match cli.command {
-        Command::Generate(args) => generate::run(args),
+        Command::Generate(args) => generate::run(*args),
         Command::Inspect(args) => inspect::run(&args),
         Command::Tokenize(args) => tokenize::run(&args),
         Command::Bench(args) => match args.bench {

@@ -96,6 +96,12 @@ pub enum RuntimeError {
         /// What was wrong with its tree.
         source: TreeError,
     },
+    /// A constraint gave up, on a limit for instance.
+    #[error("constraint: {reason}")]
+    Constraint {
+        /// Its own words.
+        reason: String,
+    },
     /// The device failed.
     #[error("{device}: {reason}")]
     Device {

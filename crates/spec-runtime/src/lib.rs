@@ -16,6 +16,8 @@ mod drafter;
 mod emission;
 mod engine;
 mod error;
+#[cfg(feature = "grammar")]
+mod grammar;
 mod guard;
 pub mod kv;
 mod lazy;
@@ -35,6 +37,8 @@ pub use drafter::{
 pub use emission::{Emitted, FinishReason, StopRules};
 pub use engine::{Completion, Engine, Generation};
 pub use error::RuntimeError;
+#[cfg(feature = "grammar")]
+pub use grammar::{Grammar, Grammars};
 pub use guard::KvGuard;
 pub use lazy::LazyModel;
 pub use model::{Batch, Model, ModelConfig, Pass, Row, Rows, SeqId, Sequence, Want};

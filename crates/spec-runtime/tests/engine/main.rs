@@ -3,11 +3,14 @@
 mod chooser;
 mod constraint;
 mod field;
+#[cfg(feature = "grammar")]
+mod grammar;
 mod kv;
 mod law;
 mod lazy;
 mod limits;
 mod lossless;
+mod options;
 mod rules;
 mod vocabulary;
 
