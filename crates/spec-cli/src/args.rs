@@ -45,7 +45,7 @@ pub(crate) struct Cli {
 pub(crate) enum Command {
     /// Continue a prompt, with speculation unless `--draft none`
     #[command(after_help = help::GENERATE, after_long_help = help::generate_long())]
-    Generate(GenerateArgs),
+    Generate(Box<GenerateArgs>),
     /// Talk with a model; lines of standard input are its turns when that is no terminal
     #[command(after_help = help::CHAT, after_long_help = help::chat_long())]
     Chat(Box<ChatArgs>),
@@ -168,6 +168,13 @@ fn draft_len(text: &str) -> Result<DraftLen, String> {
     }
 }
 
+fn logit_bias(text: &str) -> Result<(Token, f32), String> {
+    let parse = |(id, bias): (&str, &str)| Some((id.parse().ok()?, bias.parse().ok()?));
+    text.split_once('=')
+        .and_then(parse)
+        .ok_or_else(|| "give a token id and a number, such as 42=-1.5 or 42=-inf".into())
+}
+
 fn draft_width(text: &str) -> Result<usize, String> {
     match text.parse() {
         Ok(width) if (1..=64).contains(&width) => Ok(width),
@@ -199,6 +206,10 @@ pub(crate) struct ModelArgs {
     /// A smaller model of the same vocabulary; loaded only by `--draft model` and `--draft auto`
     #[arg(long, value_name = "FILE", help_heading = "Speculation")]
     pub(crate) draft_model: Option<PathBuf>,
+
+    /// Let a draft model of another tokenizer guess with the tokens that both have
+    #[arg(long, help_heading = "Speculation")]
+    pub(crate) allow_vocab_mismatch: bool,
 
     /// Tokens guessed a round, or `auto`, which measures what pays
     #[arg(long, value_name = "N", default_value = "auto", value_parser = draft_len, help_heading = "Speculation")]
@@ -282,6 +293,22 @@ pub(crate) struct SamplingArgs {
     #[arg(long, value_name = "R", default_value_t = 1.0, allow_negative_numbers = true, help_heading = "Sampling")]
     pub(crate) repeat_penalty: f32,
 
+    /// Weaken tokens that the text already has, by this much; 0 is off
+    #[arg(long, value_name = "X", default_value_t = 0.0, allow_negative_numbers = true, help_heading = "Sampling")]
+    pub(crate) presence_penalty: f32,
+
+    /// Weaken tokens that the text already has, by this much for each time; 0 is off
+    #[arg(long, value_name = "X", default_value_t = 0.0, allow_negative_numbers = true, help_heading = "Sampling")]
+    pub(crate) frequency_penalty: f32,
+
+    /// Tokens at the end of the text that penalties look at; 0 is all, the prompt included
+    #[arg(long, value_name = "N", default_value_t = 0, allow_negative_numbers = true, help_heading = "Sampling")]
+    pub(crate) penalty_window: usize,
+
+    /// Add to a token's logit; `-inf` bans the token; may be given several times
+    #[arg(long, value_name = "ID=X", value_parser = logit_bias, help_heading = "Sampling")]
+    pub(crate) logit_bias: Vec<(Token, f32)>,
+
     /// The same seed gives the same answer; a fresh one is drawn and reported when not given
     #[arg(long, value_name = "S", help_heading = "Sampling")]
     pub(crate) seed: Option<u64>,
@@ -296,7 +323,10 @@ impl SamplingArgs {
             top_p: self.top_p,
             min_p: self.min_p,
             repeat_penalty: self.repeat_penalty,
-            ..SamplingParams::default()
+            presence_penalty: self.presence_penalty,
+            frequency_penalty: self.frequency_penalty,
+            penalty_window: self.penalty_window,
+            logit_bias: self.logit_bias.clone(),
         };
         params.validate(vocab).map_err(|error| error.to_string())?;
         match self.rule {
@@ -385,6 +415,14 @@ pub(crate) struct GenerateArgs {
 
     #[command(flatten)]
     pub(crate) sampling: SamplingArgs,
+
+    /// Answer with JSON that this schema, in a file, describes
+    #[arg(long, value_name = "FILE", help_heading = "Sampling")]
+    pub(crate) json_schema: Option<PathBuf>,
+
+    /// Answer with a JSON object
+    #[arg(long, conflicts_with = "json_schema", help_heading = "Sampling")]
+    pub(crate) json_object: bool,
 
     /// Tokens to generate at most
     #[arg(

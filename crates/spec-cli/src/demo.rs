@@ -42,6 +42,7 @@ pub(crate) fn run(args: &DemoArgs) -> Result<ExitCode> {
         ratios.push(row.speedup);
         if args.json { row.print_json(&got) } else { row.print(&got) }
     }
+    session.notes.print();
     if !args.json && !ratios.is_empty() {
         let mean = (ratios.iter().map(|ratio| ratio.ln()).sum::<f64>() / ratios.len() as f64).exp();
         println!("{:<12} {:>42} {mean:>8.2}x", "geometric mean", "");

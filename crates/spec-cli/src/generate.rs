@@ -6,7 +6,7 @@ use std::sync::Arc;
 use anyhow::{Context, Result};
 use spec_core::Token;
 use spec_model::Message;
-use spec_runtime::{CancelToken, Request, RuntimeError};
+use spec_runtime::{CancelToken, Constraint, Grammars, Request, RuntimeError};
 
 use crate::args::GenerateArgs;
 use crate::printer::Printer;
@@ -21,6 +21,7 @@ pub(crate) fn run(args: GenerateArgs) -> Result<ExitCode> {
     let prompt = prompt_tokens(&args, &opened)?;
     let stop = args.stop.rules(opened.tokenizer().end_ids(), vocab, args.max_tokens).map_err(usage)?;
     let context = context(&args, prompt.len(), opened.checkpoint.config().context_length)?;
+    let constraint = constraint(&args, &opened)?;
 
     let mut session = Session::load(&args.model, &opened, context)?;
     let mut engine = session.engine();
@@ -36,7 +37,7 @@ pub(crate) fn run(args: GenerateArgs) -> Result<ExitCode> {
         draft_len,
         draft_width: args.model.draft_width.unwrap_or(usize::MAX),
         logprobs: args.logprobs,
-        constraint: None,
+        constraint,
         cancel: cancel.clone(),
     };
 
@@ -63,6 +64,7 @@ pub(crate) fn run(args: GenerateArgs) -> Result<ExitCode> {
         other => other.into(),
     })?;
     printed?;
+    session.notes.print();
     if args.json {
         writeln!(std::io::stdout(), "{}", report::json(&completion, &drafter, session.load))?;
     } else {
@@ -103,6 +105,25 @@ fn prompt_tokens(args: &GenerateArgs, opened: &Opened) -> Result<Vec<Token>> {
         return Err(usage("the prompt is empty; give some text"));
     }
     Ok(tokens)
+}
+
+/// What the answer has to be, where the flags say so.
+fn constraint(args: &GenerateArgs, opened: &Opened) -> Result<Option<Box<dyn Constraint>>> {
+    if args.json_schema.is_none() && !args.json_object {
+        return Ok(None);
+    }
+    let grammars = Grammars::new(&*opened.vocabulary, opened.tokenizer().end_ids())?;
+    let grammar = match &args.json_schema {
+        Some(path) => {
+            let schema = std::fs::read_to_string(path).with_context(|| format!("--json-schema {}", path.display()))?;
+            grammars.json_schema(&schema).map_err(|error| match error {
+                RuntimeError::BadRequest { reason, .. } => usage(format!("--json-schema {}: {reason}", path.display())),
+                other => other.into(),
+            })?
+        }
+        None => grammars.json_object()?,
+    };
+    Ok(Some(Box::new(grammar)))
 }
 
 fn read_prompt(path: &Path) -> Result<String> {

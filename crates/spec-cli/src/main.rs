@@ -46,7 +46,7 @@ fn main() -> ExitCode {
 
 fn run(command: Command, line: &CommandLine) -> anyhow::Result<ExitCode> {
     match command {
-        Command::Generate(args) => generate::run(args),
+        Command::Generate(args) => generate::run(*args),
         Command::Chat(args) => chat::run(*args, line),
         Command::Inspect(args) => inspect::run(&args),
         Command::Tokenize(args) => tokenize::run(&args),

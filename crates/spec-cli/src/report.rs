@@ -8,6 +8,9 @@ use spec_runtime::{Completion, SpeculationStats};
 
 use crate::memory;
 
+/// What a reader of the answer may have waited for, and wants explained.
+const NOTICEABLE: Duration = Duration::from_millis(50);
+
 /// The line below an answer; `warning` is what the user should know of the device.
 pub(crate) fn footer(completion: &Completion, drafter: &str, warning: Option<&str>) -> String {
     let stats = &completion.speculation;
@@ -28,6 +31,10 @@ pub(crate) fn footer(completion: &Completion, drafter: &str, warning: Option<&st
         }
     } else if drafter != "none" {
         line += &format!("; {drafter}: nothing to draft");
+    }
+    let preparation = completion.timings.preparation;
+    if preparation >= NOTICEABLE {
+        line += &format!("; draft model loaded behind the first token in {:.0} ms", millis(preparation));
     }
     line += &format!("; {}; seed {}]", completion.finish.name(), completion.seed);
     if let Some(warning) = warning {
@@ -50,6 +57,7 @@ pub(crate) fn json(completion: &Completion, drafter: &str, load: Duration) -> Va
         "timings": {
             "load_ms": millis(load),
             "prefill_ms": millis(timings.prefill),
+            "draft_load_ms": millis(timings.preparation),
             "decode_ms": millis(timings.decode),
             "draft_ms": millis(timings.draft),
             "ahead_ms": millis(timings.ahead),

@@ -2,38 +2,44 @@
 
 use std::borrow::Cow;
 use std::path::Path;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, anyhow};
 use indicatif::{ProgressBar, ProgressStyle};
 use spec_core::Token;
-use spec_cpu::{CpuModel, Isa, KvType, LoadOptions, Pool};
+use spec_cpu::{CpuError, CpuModel, Isa, KvType, LoadOptions, Pool};
 use spec_model::{Checkpoint, Error, Quantizer, TokenKind, Tokenizer};
 use spec_runtime::{
-    Chooser, Drafter, Engine, Model, ModelDrafter, NgramDrafter, SuffixDrafter, TokenText, check_vocabularies,
+    Chooser, Drafter, Engine, LazyModel, Model, ModelConfig, ModelDrafter, NgramDrafter, RuntimeError, SuffixDrafter,
+    TokenRole, TokenText, VocabularyMap,
 };
 
 use crate::args::{DraftKind, KvKind, ModelArgs, QuantKind, StorageArgs};
 use crate::{memory, pull, usage};
 
-/// A tokenizer as the engine sees it.
-pub(crate) struct Vocabulary(pub(crate) Tokenizer);
+/// A tokenizer, or its tokens alone, as the engine sees it.
+pub(crate) struct Vocabulary<T = Tokenizer>(pub(crate) T);
 
-impl TokenText for Vocabulary {
+impl<T: AsRef<spec_model::Vocabulary> + Send + Sync> TokenText for Vocabulary<T> {
     fn vocab(&self) -> usize {
-        self.0.real_vocab_size()
+        self.0.as_ref().real_len()
     }
 
     fn bytes(&self, token: Token) -> Cow<'_, [u8]> {
-        Cow::Owned(self.0.token_bytes(token, false).unwrap_or_default())
+        Cow::Owned(self.0.as_ref().bytes(token, false).unwrap_or_default())
     }
 
     fn label(&self, token: Token) -> Cow<'_, str> {
-        // Ids that no text uses mean nothing, whatever a converter called them.
-        match self.0.token_kind(token) {
-            Ok(TokenKind::Unused) | Err(_) => Cow::Borrowed(""),
-            Ok(_) => Cow::Borrowed(self.0.token_text(token).unwrap_or_default()),
+        Cow::Borrowed(self.0.as_ref().text(token).unwrap_or_default())
+    }
+
+    fn role(&self, token: Token) -> TokenRole {
+        match self.0.as_ref().kind(token) {
+            Ok(TokenKind::Normal | TokenKind::Byte) => TokenRole::Text,
+            // Ids that no text uses mean nothing, whatever a converter called them.
+            Ok(TokenKind::Unused) | Err(_) => TokenRole::Unused,
+            Ok(_) => TokenRole::Marker,
         }
     }
 }
@@ -110,6 +116,26 @@ impl Device {
         Ok(Arc::new(model))
     }
 
+    /// A model that is loaded when it is first used. An answer is being printed then: what there is to say waits in `notes`.
+    fn load_later(&self, checkpoint: Checkpoint, storage: StorageArgs, context: usize, notes: Notes) -> LazyModel {
+        let config = checkpoint.config();
+        let will_be = ModelConfig {
+            name: config.name.clone(),
+            device: "cpu".to_owned(),
+            vocab: config.vocab_size,
+            context,
+            max_rows: self.options(storage, context).max_rows,
+        };
+        let device = self.clone();
+        LazyModel::new(will_be, move || {
+            let name = checkpoint.name();
+            let failed = |error: CpuError| RuntimeError::Device { device: name.to_owned(), reason: error.to_string() };
+            let model = CpuModel::load(&checkpoint, device.options(storage, context)).map_err(failed)?;
+            notes.extend(model.notes().iter().map(|note| format!("{name}: {note}")));
+            Ok(Arc::new(model))
+        })
+    }
+
     /// How a model is loaded.
     pub(crate) fn options<'a>(&self, storage: StorageArgs, context: usize) -> LoadOptions<'a> {
         let mut options = LoadOptions::new(Arc::clone(&self.pool));
@@ -118,6 +144,23 @@ impl Device {
         options.context = Some(context);
         options.isa = Some(self.isa);
         options
+    }
+}
+
+/// What is to be said when the answer is out.
+#[derive(Clone, Default)]
+pub(crate) struct Notes(Arc<Mutex<Vec<String>>>);
+
+impl Notes {
+    fn extend(&self, notes: impl Iterator<Item = String>) {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).extend(notes);
+    }
+
+    /// Says it on standard error, once.
+    pub(crate) fn print(&self) {
+        for note in self.0.lock().unwrap_or_else(PoisonError::into_inner).drain(..) {
+            eprintln!("{note}");
+        }
     }
 }
 
@@ -149,10 +192,12 @@ pub(crate) struct Session {
     pub(crate) vocabulary: Arc<Vocabulary>,
     pub(crate) drafter: Option<Box<dyn Drafter>>,
     pub(crate) load: Duration,
+    pub(crate) notes: Notes,
 }
 
 impl Session {
-    /// Loads what the flags name, for sequences of `context` positions. `opened` is the target's file.
+    /// Loads what the flags name, for sequences of `context` positions. `opened` is the target's file. A draft model is opened and
+    /// compared with the target, so that files that do not fit are refused here; it is loaded behind the first token.
     pub(crate) fn load(args: &ModelArgs, opened: &Opened, context: usize) -> Result<Self> {
         Self::build(args, opened, context, None)
     }
@@ -171,13 +216,10 @@ impl Session {
         let begun = Instant::now();
         let draft = DraftSource::choose(args)?;
         let draft_file = match draft.model {
-            Some(path) => {
-                let draft = Opened::open(path, args.text.pre_tokenizer.as_deref())?;
-                check_vocabularies(&*opened.vocabulary, &*draft.vocabulary)
-                    .with_context(|| path.display().to_string())?;
-                Some(draft)
+            Some(path) => Some(DraftFile::open(path, opened, args.allow_vocab_mismatch)?),
+            None if draft.itself => {
+                Some(DraftFile { checkpoint: Checkpoint::open(pull::resolve(&args.model)?)?, map: None })
             }
-            None if draft.itself => Some(Opened::open(&args.model, args.text.pre_tokenizer.as_deref())?),
             None => None,
         };
         let (device, target) = match loaded {
@@ -197,21 +239,25 @@ impl Session {
         if draft.ngram {
             drafters.push(Box::new(NgramDrafter::new()));
         }
-        if let Some(file) = draft_file {
+        let notes = Notes::default();
+        if let Some(DraftFile { checkpoint, map }) = draft_file {
             // A draft model with a smaller context of its own stops drafting there; it need not hold more.
-            let own = context.min(file.checkpoint.config().context_length);
+            let own = context.min(checkpoint.config().context_length);
             if own < context {
-                let name = file.checkpoint.name();
+                let name = checkpoint.name();
                 eprintln!("{name}: it holds {own} of {context} positions; behind them it drafts nothing");
             }
-            let model = device.load(&file.checkpoint, args.storage, own)?;
-            let drafter = ModelDrafter::new(model);
-            // A copy of the target is there to be compared with it, token for token.
-            drafters.push(Box::new(if draft.itself { drafter } else { drafter.with_shortlist()? }));
+            let model = device.load_later(checkpoint, args.storage, own, notes.clone());
+            let drafter = ModelDrafter::new(Arc::new(model));
+            drafters.push(Box::new(match map {
+                Some(map) => drafter.with_vocabulary(map).with_shortlist(),
+                // A copy of the target is there to be compared with it, token for token.
+                None => drafter,
+            }));
         }
         let drafter = (!drafters.is_empty()).then(|| Box::new(Chooser::new(drafters)) as Box<dyn Drafter>);
         let vocabulary = Arc::clone(&opened.vocabulary);
-        Ok(Self { device, target, vocabulary, drafter, load: begun.elapsed() })
+        Ok(Self { device, target, vocabulary, drafter, load: begun.elapsed(), notes })
     }
 
     /// An engine over the target that does not speculate.
@@ -227,6 +273,37 @@ impl Session {
             Some(drafter) => self.plain_engine().with_drafter(drafter),
             None => self.plain_engine(),
         }
+    }
+}
+
+/// A draft model's file, opened and not yet loaded.
+struct DraftFile {
+    checkpoint: Checkpoint,
+    /// `None` for the target's own file.
+    map: Option<VocabularyMap>,
+}
+
+impl DraftFile {
+    /// Opens a file and compares its tokens with the target's, for which no tokenizer has to be built.
+    fn open(path: &Path, target: &Opened, may_differ: bool) -> Result<Self> {
+        let checkpoint = Checkpoint::open(pull::resolve(path)?)?;
+        let tokens = Vocabulary(checkpoint.vocabulary()?);
+        let target = || Arc::clone(&target.vocabulary) as Arc<dyn TokenText>;
+        let map = match VocabularyMap::new(target(), &tokens) {
+            Err(RuntimeError::VocabularyDiffers { .. }) if may_differ => {
+                let map = VocabularyMap::intersection(target(), &tokens).with_context(|| path.display().to_string())?;
+                eprintln!("{}: {} of the target's {} tokens", path.display(), map.shared(), target().vocab());
+                map
+            }
+            Err(error) => return Err(anyhow!("{}: {error}: --allow-vocab-mismatch", path.display())),
+            Ok(map) => {
+                for note in map.notes() {
+                    eprintln!("{}: {note}", path.display());
+                }
+                map
+            }
+        };
+        Ok(Self { checkpoint, map: Some(map) })
     }
 }
 

@@ -101,7 +101,7 @@ fn speculation_is_lossless(model: Model, draft: Option<Model>) {
     let mut plain = bench.engine();
     // Everything at once: trees of look-ups and of a model that scores a shortlist.
     let model = ModelDrafter::new(load(&bench.pool, &open(draft.unwrap_or(model)), KvType::F16));
-    let model = model.with_shortlist().expect("memory for a shortlist");
+    let model = model.with_shortlist();
     let all: Vec<Box<dyn Drafter>> =
         vec![Box::new(SuffixDrafter::new()), Box::new(NgramDrafter::new()), Box::new(model)];
     let mut auto = bench.with_drafter(Box::new(Chooser::new(all)));

@@ -65,5 +65,5 @@ pub use mapping::Mapping;
 pub use quantize::Quantizer;
 pub use rope::{RopeConfig, RopeScaling};
 pub use tensor_type::TensorType;
-pub use tokenizer::{TokenKind, Tokenizer, known_pre_tokenizers};
+pub use tokenizer::{TokenKind, Tokenizer, Vocabulary, known_pre_tokenizers};
 pub use weights::{LayerWeights, Linear, Norm, TensorView, Weights};

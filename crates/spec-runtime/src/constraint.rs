@@ -34,8 +34,20 @@ impl TokenSet {
     /// Puts all tokens in.
     pub fn insert_all(&mut self) {
         self.words.fill(u64::MAX);
+        self.clear_past_the_end();
+    }
+
+    /// Puts in the tokens of a bit set: bit `b` of word `w` is token `32 w + b`. Bits past the vocabulary do nothing.
+    pub fn insert_words(&mut self, words: &[u32]) {
+        for (own, pair) in self.words.iter_mut().zip(words.chunks(2)) {
+            *own |= u64::from(pair[0]) | pair.get(1).map_or(0, |&high| u64::from(high) << 32);
+        }
+        self.clear_past_the_end();
+    }
+
+    fn clear_past_the_end(&mut self) {
         if let (Some(last), rest @ 1..) = (self.words.last_mut(), self.vocab % 64) {
-            *last = (1 << rest) - 1;
+            *last &= (1 << rest) - 1;
         }
     }
 
@@ -108,7 +120,8 @@ pub trait Constraint: Send {
     /// Takes the last `tokens` moves back.
     fn roll_back(&mut self, tokens: usize);
 
-    /// The tokens that must come next because nothing else may, at most `limit`, up to an end id. The state stays where it is.
+    /// Tokens that spell what must come next because nothing else may, at most `limit`, up to an end id. They are drafted without a
+    /// drafter, so that they may be wrong where the same text can be cut into tokens otherwise. The state stays where it is.
     ///
     /// # Errors
     /// As [`allow`](Self::allow).
@@ -237,6 +250,21 @@ mod tests {
             assert!(!set.contains(vocab as Token));
             set.clear();
             assert!(set.is_empty());
+        }
+    }
+
+    #[test]
+    fn words_of_a_bit_set_are_the_tokens_one_by_one() {
+        for vocab in [5, 32, 40, 64, 130] {
+            let (mut whole, mut single) = (TokenSet::new(vocab), TokenSet::new(vocab));
+            whole.insert(1);
+            single.insert(1);
+            let words = [0x8000_0011, 0xffff_0000, 7, 0, 0x55, 1];
+            whole.insert_words(&words);
+            for token in (0..192).filter(|token| words[token / 32] >> (token % 32) & 1 == 1) {
+                single.insert(token as Token);
+            }
+            assert_eq!(whole, single, "{vocab}");
         }
     }
 

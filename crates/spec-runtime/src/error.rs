@@ -64,7 +64,7 @@ pub enum RuntimeError {
     /// Drafter and target do not share a vocabulary.
     #[error(
         "the draft model's vocabulary differs from the target's at id {id}: {draft} against {target}; \
-         use a draft model of the same family"
+         use a draft model of the same family, or let it draft with the tokens that both have"
     )]
     VocabularyDiffers {
         /// First id that differs.
@@ -95,6 +95,12 @@ pub enum RuntimeError {
         drafter: String,
         /// What was wrong with its tree.
         source: TreeError,
+    },
+    /// A constraint gave up, on a limit for instance.
+    #[error("constraint: {reason}")]
+    Constraint {
+        /// Its own words.
+        reason: String,
     },
     /// The device failed.
     #[error("{device}: {reason}")]

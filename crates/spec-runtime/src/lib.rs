@@ -16,13 +16,17 @@ mod drafter;
 mod emission;
 mod engine;
 mod error;
+#[cfg(feature = "grammar")]
+mod grammar;
 mod guard;
 pub mod kv;
+mod lazy;
 mod model;
 mod request;
 mod stats;
 mod stream;
 mod text;
+mod vocabulary;
 
 pub use clock::Clock;
 pub use constraint::{Constraint, TokenSet};
@@ -33,9 +37,13 @@ pub use drafter::{
 pub use emission::{Emitted, FinishReason, StopRules, TokenSource};
 pub use engine::{Completion, Engine, Generation, Session};
 pub use error::RuntimeError;
+#[cfg(feature = "grammar")]
+pub use grammar::{Grammar, Grammars};
 pub use guard::KvGuard;
+pub use lazy::LazyModel;
 pub use model::{Batch, Model, ModelConfig, Pass, Row, Rows, SeqId, Sequence, Want};
 pub use request::{CancelToken, Request, RequestRule};
 pub use stats::{AheadStats, PositionStats, SpeculationStats, Timings};
 pub use stream::{Event, HostStream, Stream, wait_on_host};
-pub use text::{TokenText, check_vocabularies};
+pub use text::{TokenRole, TokenText};
+pub use vocabulary::VocabularyMap;

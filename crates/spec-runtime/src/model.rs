@@ -123,6 +123,14 @@ pub trait Model: Send + Sync {
     /// What the model is.
     fn config(&self) -> &ModelConfig;
 
+    /// Does what was put off until the model is used, such as loading its weights.
+    ///
+    /// # Errors
+    /// Whatever that reports.
+    fn prepare(&self) -> Result<(), RuntimeError> {
+        Ok(())
+    }
+
     /// Opens an empty sequence.
     ///
     /// # Errors

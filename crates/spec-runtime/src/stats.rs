@@ -36,7 +36,7 @@ pub struct SpeculationStats {
     pub drafted_rounds: usize,
     /// Draft tokens proposed.
     pub drafted: usize,
-    /// Of those drafted, the ones that a constraint forced: nothing else could have come, and no drafter was asked.
+    /// Of those drafted, the ones that a constraint foresaw: they spell what had to come, and no drafter was asked.
     pub forced: usize,
     /// Draft tokens accepted and emitted.
     pub accepted: usize,
@@ -93,6 +93,8 @@ fn ratio(part: usize, whole: usize) -> f64 {
 pub struct Timings {
     /// The target's passes over the prompt.
     pub prefill: Duration,
+    /// Preparing the drafter behind the first token, such as loading its model. Like all loading it is no part of `decode`.
+    pub preparation: Duration,
     /// From the first emitted token to the last: drafting, sampling and any prefill of the drafter included.
     pub decode: Duration,
     /// Within `decode`: drafting that the target waited for.

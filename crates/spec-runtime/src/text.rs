@@ -4,7 +4,16 @@ use std::borrow::Cow;
 
 use spec_core::Token;
 
-use crate::RuntimeError;
+/// How a token comes to be in a text.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum TokenRole {
+    /// A piece of text that the tokenizer cuts or merges.
+    Text,
+    /// Found in a text as a whole, or put between texts: control tokens, and those that a model's authors added.
+    Marker,
+    /// In no text: a hole, or padding.
+    Unused,
+}
 
 /// The text of tokens. Implemented above, by whoever owns the tokenizer.
 pub trait TokenText: Send + Sync {
@@ -14,27 +23,12 @@ pub trait TokenText: Send + Sync {
     /// The bytes a token adds to the text: empty for control tokens. Ids below [`vocab`](Self::vocab) only.
     fn bytes(&self, token: Token) -> Cow<'_, [u8]>;
 
-    /// The token as people write it, control tokens included; what two vocabularies are compared by.
+    /// The token as its vocabulary writes it, control tokens included. Ids below [`vocab`](Self::vocab) only.
     fn label(&self, token: Token) -> Cow<'_, str>;
-}
 
-/// Checks that a drafter speaks the target's language: the same real tokens under the same ids.
-/// Padding may differ, it is masked on both sides.
-///
-/// # Errors
-/// [`RuntimeError::VocabularyDiffers`] with the first id whose token differs or is missing.
-pub fn check_vocabularies(target: &dyn TokenText, draft: &dyn TokenText) -> Result<(), RuntimeError> {
-    let shared = target.vocab().min(draft.vocab());
-    let differs = |id: usize| {
-        let side = |text: &dyn TokenText| {
-            if id < text.vocab() { format!("{:?}", text.label(id as Token)) } else { "no such token".to_owned() }
-        };
-        RuntimeError::VocabularyDiffers { id: id as Token, target: side(target), draft: side(draft) }
-    };
-    match (0..shared).find(|&id| target.label(id as Token) != draft.label(id as Token)) {
-        Some(id) => Err(differs(id)),
-        None if target.vocab() != draft.vocab() => Err(differs(shared)),
-        None => Ok(()),
+    /// How it comes to be in a text. Ids below [`vocab`](Self::vocab) only.
+    fn role(&self, token: Token) -> TokenRole {
+        if self.bytes(token).is_empty() { TokenRole::Marker } else { TokenRole::Text }
     }
 }
 

@@ -18,18 +18,28 @@ use crate::{Error, Result};
 const MERGES: &str = "tokenizer.ggml.merges";
 
 pub(super) fn load(metadata: Metadata<'_>, pre_tokenizer: Option<&str>) -> Result<Tokenizer> {
+    match (spelling(metadata)?, pre_tokenizer) {
+        (Spelling::ByteLevel, _) => byte_level_bpe(metadata, pre_tokenizer),
+        (Spelling::Marked, None) => sentence_pieces(metadata),
+        (Spelling::Marked, Some(name)) => {
+            let what = format!("pre-tokenizer `{name}` for a SentencePiece vocabulary, which has none,");
+            Err(Error::Unsupported { file: metadata.file().to_owned(), what })
+        }
+    }
+}
+
+/// The token list alone.
+pub(super) fn vocabulary(metadata: Metadata<'_>) -> Result<Vocabulary> {
+    Vocabulary::spelled(metadata, spelling(metadata)?)
+}
+
+/// How the kind of tokenizer that the metadata names spells bytes.
+fn spelling(metadata: Metadata<'_>) -> Result<Spelling> {
     let unsupported = |what: String| Error::Unsupported { file: metadata.file().to_owned(), what };
     match metadata.str("tokenizer.ggml.model")? {
-        "gpt2" => byte_level_bpe(metadata, pre_tokenizer),
+        "gpt2" => Ok(Spelling::ByteLevel),
         // Gemma's converters have written both names.
-        "llama" | "gemma" => {
-            if let Some(name) = pre_tokenizer {
-                return Err(unsupported(format!(
-                    "pre-tokenizer `{name}` for a SentencePiece vocabulary, which has none,"
-                )));
-            }
-            sentence_pieces(metadata)
-        }
+        "llama" | "gemma" => Ok(Spelling::Marked),
         "bert" => Err(unsupported("tokenizer model `bert` (it belongs to encoders, which generate no text)".into())),
         other => Err(unsupported(format!(
             "tokenizer model `{other}` (byte-level BPE, `gpt2`, and SentencePiece with scores, `llama`, are read)"
@@ -45,7 +55,7 @@ fn byte_level_bpe(metadata: Metadata<'_>, pre_tokenizer: Option<&str>) -> Result
         None => metadata.optional_str("tokenizer.ggml.pre")?,
     };
     let rules = pre_tokenizer::find(file, name)?;
-    let vocabulary = Vocabulary::from_metadata(metadata, Spelling::ByteLevel)?;
+    let vocabulary = Vocabulary::spelled(metadata, Spelling::ByteLevel)?;
     let mut builder = BPE::builder().ignore_merges(rules.ignore_merges);
     builder = builder.vocab_and_merges(entries(&vocabulary).map_err(fail)?, merges(metadata)?);
     let model = builder.build().map_err(|error| fail(error.to_string()))?;
@@ -105,7 +115,7 @@ pub(super) fn splitter(rules: &PreTokenizer) -> PreTokenizerWrapper {
 }
 
 fn sentence_pieces(metadata: Metadata<'_>) -> Result<Tokenizer> {
-    let vocabulary = Vocabulary::from_metadata(metadata, Spelling::Marked)?;
+    let vocabulary = Vocabulary::spelled(metadata, Spelling::Marked)?;
     let pieces = Pieces::from_metadata(metadata, &vocabulary)?;
     // SentencePiece's own numbers, which old files leave out.
     let defaults = Defaults { add_bos: true, ids: Some((1, 2)) };

@@ -15,13 +15,12 @@ mod tests;
 mod vocabulary;
 
 pub use pre_tokenizer::known_pre_tokenizers;
-pub use vocabulary::TokenKind;
+pub use vocabulary::{TokenKind, Vocabulary};
 
 use crate::gguf::Metadata;
 use crate::{Error, Result};
 use bpe::Bpe;
 use pieces::Pieces;
-use vocabulary::Vocabulary;
 
 /// Texts that end a turn or a document in published models, besides the ids that metadata names.
 const END_TEXTS: [&str; 12] = [
@@ -182,6 +181,36 @@ impl Tokenizer {
     /// True when [`Self::encode`] with special tokens puts BOS first.
     pub fn adds_bos(&self) -> bool {
         self.add_bos
+    }
+}
+
+impl AsRef<Vocabulary> for Tokenizer {
+    fn as_ref(&self) -> &Vocabulary {
+        &self.vocabulary
+    }
+}
+
+impl AsRef<Vocabulary> for Vocabulary {
+    fn as_ref(&self) -> &Vocabulary {
+        self
+    }
+}
+
+impl Vocabulary {
+    /// Reads the tokens that the metadata lists, without what it takes to split text into them.
+    ///
+    /// # Errors
+    /// [`Error::Unsupported`] for other kinds of tokenizer than [`Tokenizer::from_metadata`] reads, and the errors about keys.
+    pub fn from_metadata(metadata: Metadata<'_>) -> Result<Self> {
+        metadata::vocabulary(metadata)
+    }
+
+    /// Reads the tokens of a `tokenizer.json`, likewise; `file` stands for it in messages.
+    ///
+    /// # Errors
+    /// As [`Tokenizer::from_json`].
+    pub fn from_json(text: &[u8], file: &str) -> Result<Self> {
+        published::vocabulary_of(text, file)
     }
 }
 

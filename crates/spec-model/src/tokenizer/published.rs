@@ -28,41 +28,19 @@ const NORMALIZERS: [&str; 9] = ["Sequence", "NFC", "NFD", "NFKC", "NFKD", "Repla
 const PRE_TOKENIZERS: [&str; 7] =
     ["Sequence", "Split", "ByteLevel", "Digits", "Punctuation", "Metaspace", "WhitespaceSplit"];
 
+/// The token list alone.
+pub(super) fn vocabulary_of(text: &[u8], file: &str) -> Result<Vocabulary> {
+    Ok(Parts::read(text, file)?.vocabulary)
+}
+
 pub(super) fn load(text: &[u8], config: Option<&[u8]>, generation: Option<&[u8]>, file: &str) -> Result<Tokenizer> {
     let fail = |problem: String| Error::Tokenizer { file: file.to_owned(), problem };
-    let parsed: File<'_> = serde_json::from_slice(text).map_err(|error| fail(error.to_string()))?;
+    let Parts { model, added_tokens, normalizer, pre_tokenizer, decoder, post_processor, spelling, vocabulary } =
+        Parts::read(text, file)?;
     let config: Config = optional(config, "tokenizer_config.json").map_err(fail)?;
     let generation: Generation = optional(generation, "generation_config.json").map_err(fail)?;
-    let unsupported = |what: String| Error::Unsupported { file: file.to_owned(), what };
-
-    let kind: ModelKind<'_> =
-        serde_json::from_str(parsed.model.get()).map_err(|error| fail(format!("model: {error}")))?;
-    match kind.name {
-        // Files from before the field was written have BPE alone.
-        Some("BPE") | None => {}
-        Some(other) => return Err(unsupported(format!("tokenizer model `{other}` (BPE is read)"))),
-    }
-    let model: Model = serde_json::from_str(parsed.model.get()).map_err(|error| fail(format!("model: {error}")))?;
-    if !model.continuing_subword_prefix.as_deref().unwrap_or_default().is_empty()
-        || !model.end_of_word_suffix.as_deref().unwrap_or_default().is_empty()
-    {
-        return Err(unsupported("a BPE model that marks the parts of words (neither bytes nor SentencePiece)".into()));
-    }
-    if model.dropout.is_some_and(|dropout| dropout != 0.0) {
-        return Err(unsupported("BPE dropout, which makes tokens random,".into()));
-    }
-    let normalizer = component(parsed.normalizer, "normalizer", &NORMALIZERS, file)?;
-    let pre_tokenizer = component(parsed.pre_tokenizer, "pre_tokenizer", &PRE_TOKENIZERS, file)?;
-    let decoder = component(parsed.decoder, "decoder", &[], file)?;
-    let post_processor = component(parsed.post_processor, "post_processor", &[], file)?;
-
-    let spelling = match has(pre_tokenizer.as_ref(), "ByteLevel") || has(decoder.as_ref(), "ByteLevel") {
-        true => Spelling::ByteLevel,
-        false => Spelling::Marked,
-    };
-    let vocabulary = vocabulary(&model, &parsed.added_tokens, spelling).map_err(fail)?;
     let space_prefix = spelling == Spelling::Marked && takes_first_space(decoder.as_ref());
-    let encoder = encoder(model, parsed.added_tokens, normalizer, pre_tokenizer, spelling).map_err(fail)?;
+    let encoder = encoder(model, added_tokens, normalizer, pre_tokenizer, spelling).map_err(fail)?;
 
     let named = |token: &Option<Special>| token.as_ref().and_then(|token| encoder.id(token.text()));
     let (first, last) = template_ids(post_processor.as_ref(), &encoder);
@@ -85,6 +63,57 @@ pub(super) fn load(text: &[u8], config: Option<&[u8]>, generation: Option<&[u8]>
     let ends = end_ids(&vocabulary, ends);
     let encoder = Encoder::Bpe(Box::new(encoder));
     Ok(Tokenizer { vocabulary, encoder, bos, eos, add_bos, add_eos, space_prefix, ends })
+}
+
+/// What the file holds, parsed and checked, before anything is built of it.
+struct Parts {
+    model: Model,
+    added_tokens: Vec<Added>,
+    normalizer: Option<Value>,
+    pre_tokenizer: Option<Value>,
+    decoder: Option<Value>,
+    post_processor: Option<Value>,
+    spelling: Spelling,
+    vocabulary: Vocabulary,
+}
+
+impl Parts {
+    fn read(text: &[u8], file: &str) -> Result<Self> {
+        let fail = |problem: String| Error::Tokenizer { file: file.to_owned(), problem };
+        let parsed: File<'_> = serde_json::from_slice(text).map_err(|error| fail(error.to_string()))?;
+        let unsupported = |what: String| Error::Unsupported { file: file.to_owned(), what };
+
+        let kind: ModelKind<'_> =
+            serde_json::from_str(parsed.model.get()).map_err(|error| fail(format!("model: {error}")))?;
+        match kind.name {
+            // Files from before the field was written have BPE alone.
+            Some("BPE") | None => {}
+            Some(other) => return Err(unsupported(format!("tokenizer model `{other}` (BPE is read)"))),
+        }
+        let model: Model = serde_json::from_str(parsed.model.get()).map_err(|error| fail(format!("model: {error}")))?;
+        if !model.continuing_subword_prefix.as_deref().unwrap_or_default().is_empty()
+            || !model.end_of_word_suffix.as_deref().unwrap_or_default().is_empty()
+        {
+            return Err(unsupported(
+                "a BPE model that marks the parts of words (neither bytes nor SentencePiece)".into(),
+            ));
+        }
+        if model.dropout.is_some_and(|dropout| dropout != 0.0) {
+            return Err(unsupported("BPE dropout, which makes tokens random,".into()));
+        }
+        let normalizer = component(parsed.normalizer, "normalizer", &NORMALIZERS, file)?;
+        let pre_tokenizer = component(parsed.pre_tokenizer, "pre_tokenizer", &PRE_TOKENIZERS, file)?;
+        let decoder = component(parsed.decoder, "decoder", &[], file)?;
+        let post_processor = component(parsed.post_processor, "post_processor", &[], file)?;
+
+        let spelling = match has(pre_tokenizer.as_ref(), "ByteLevel") || has(decoder.as_ref(), "ByteLevel") {
+            true => Spelling::ByteLevel,
+            false => Spelling::Marked,
+        };
+        let vocabulary = vocabulary(&model, &parsed.added_tokens, spelling).map_err(fail)?;
+        let added_tokens = parsed.added_tokens;
+        Ok(Self { model, added_tokens, normalizer, pre_tokenizer, decoder, post_processor, spelling, vocabulary })
+    }
 }
 
 fn optional<'a, T: Deserialize<'a> + Default>(text: Option<&'a [u8]>, name: &str) -> Result<T, String> {

@@ -44,6 +44,32 @@ fn problem(writer: Writer) -> String {
     load_with(writer, None).unwrap_err().to_string()
 }
 
+/// Every token, as both know it.
+fn same_tokens(vocabulary: &Vocabulary, tokenizer: &Tokenizer) {
+    assert_eq!((vocabulary.len(), vocabulary.real_len()), (tokenizer.vocab_size(), tokenizer.real_vocab_size()));
+    assert!(!vocabulary.is_empty() && vocabulary.text(vocabulary.len() as u32).is_err());
+    for id in 0..vocabulary.len() as u32 {
+        assert_eq!(vocabulary.text(id).unwrap(), tokenizer.token_text(id).unwrap());
+        assert_eq!(vocabulary.kind(id).unwrap(), tokenizer.token_kind(id).unwrap());
+        for control in [false, true] {
+            assert_eq!(vocabulary.bytes(id, control).unwrap(), tokenizer.token_bytes(id, control).unwrap());
+        }
+    }
+}
+
+#[test]
+fn a_vocabulary_needs_no_rules_of_splitting() {
+    let read = |writer: Writer| Vocabulary::from_metadata(Gguf::parse(writer.finish(), "t.gguf").unwrap().metadata());
+    same_tokens(&read(file()).unwrap(), &load(file()));
+    for odd in [with("pre", "unheard-of"), with("merges", ["nonsense"].as_slice())] {
+        same_tokens(&read(odd).unwrap(), &load(file()));
+    }
+    let message = read(with("model", "bert")).unwrap_err().to_string();
+    assert!(message.contains("bert"), "{message}");
+    let message = read(with("token_type", vec![1; 7])).unwrap_err().to_string();
+    assert!(message.contains("7 kinds"), "{message}");
+}
+
 fn with(key: &str, value: impl Into<Value>) -> Writer {
     file().key(&format!("tokenizer.ggml.{key}"), value)
 }

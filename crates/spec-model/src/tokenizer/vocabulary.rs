@@ -48,9 +48,9 @@ impl TokenKind {
     }
 }
 
-/// Token texts in one allocation, with their kinds.
+/// A model's tokens: texts, in one allocation, and kinds. Much cheaper to have than the [`Tokenizer`](crate::Tokenizer) over them.
 #[derive(Debug, Clone)]
-pub(super) struct Vocabulary {
+pub struct Vocabulary {
     text: String,
     /// End of each token's text.
     ends: Vec<u32>,
@@ -73,7 +73,7 @@ impl Vocabulary {
         Some(list)
     }
 
-    pub(super) fn from_metadata(metadata: Metadata<'_>, spelling: Spelling) -> Result<Self> {
+    pub(super) fn spelled(metadata: Metadata<'_>, spelling: Spelling) -> Result<Self> {
         const TOKENS: &str = "tokenizer.ggml.tokens";
         const KINDS: &str = "tokenizer.ggml.token_type";
         let tokens = metadata.strings(TOKENS)?;
@@ -102,8 +102,14 @@ impl Vocabulary {
         Ok(Self { text, ends, kinds, spelling })
     }
 
-    pub(super) fn len(&self) -> usize {
+    /// Ids that the list has, padding included.
+    pub fn len(&self) -> usize {
         self.ends.len()
+    }
+
+    /// Whether the list has no id. No file's has none.
+    pub fn is_empty(&self) -> bool {
+        self.ends.is_empty()
     }
 
     /// Id as an index, or the error that names it.
@@ -112,13 +118,21 @@ impl Vocabulary {
         if index < self.len() { Ok(index) } else { Err(Error::TokenId { id, size: self.len() }) }
     }
 
-    pub(super) fn text(&self, id: u32) -> Result<&str> {
+    /// The token as it is written in the vocabulary.
+    ///
+    /// # Errors
+    /// [`Error::TokenId`].
+    pub fn text(&self, id: u32) -> Result<&str> {
         let index = self.index(id)?;
         let start = index.checked_sub(1).map_or(0, |previous| self.ends[previous] as usize);
         Ok(&self.text[start..self.ends[index] as usize])
     }
 
-    pub(super) fn kind(&self, id: u32) -> Result<TokenKind> {
+    /// What kind of token it is.
+    ///
+    /// # Errors
+    /// [`Error::TokenId`].
+    pub fn kind(&self, id: u32) -> Result<TokenKind> {
         Ok(self.kinds[self.index(id)?])
     }
 
@@ -132,12 +146,17 @@ impl Vocabulary {
         })
     }
 
-    /// Number of ids up to the last one that is not [`TokenKind::Unused`].
-    pub(super) fn real_len(&self) -> usize {
+    /// Number of ids up to the last one that is not [`TokenKind::Unused`]: those from here on are padding.
+    pub fn real_len(&self) -> usize {
         self.kinds.iter().rposition(|&kind| kind != TokenKind::Unused).map_or(0, |last| last + 1)
     }
 
-    pub(super) fn bytes(&self, id: u32, control: bool) -> Result<Vec<u8>> {
+    /// Exact bytes of a token; often not a whole character. With `control` a control, unknown or unused token gives its
+    /// text, without it nothing.
+    ///
+    /// # Errors
+    /// [`Error::TokenId`].
+    pub fn bytes(&self, id: u32, control: bool) -> Result<Vec<u8>> {
         let text = self.text(id)?;
         Ok(match self.kind(id)? {
             TokenKind::Normal | TokenKind::UserDefined if self.spelling == Spelling::Marked => {

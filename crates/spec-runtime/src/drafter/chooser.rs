@@ -425,6 +425,10 @@ impl Drafter for Chooser {
         self.drafters.iter().any(|drafter| drafter.has_laws())
     }
 
+    fn prepare(&mut self) -> Result<(), RuntimeError> {
+        self.drafters.iter_mut().try_for_each(|drafter| drafter.prepare())
+    }
+
     fn draft(&mut self, mut context: DraftContext<'_>) -> Result<DraftTree, RuntimeError> {
         self.work = Work::default();
         let Some(prices) = context.prices else { return self.draft_first(&mut context) };

@@ -6,6 +6,7 @@ mod growing;
 mod model;
 mod ngram;
 mod odds;
+mod reader;
 mod scripted;
 mod shortlist;
 mod suffix;
@@ -116,6 +117,15 @@ pub trait Drafter: Send {
     /// What the last [`draft`](Self::draft) took.
     fn work(&self) -> Work {
         Work::default()
+    }
+
+    /// Does what was put off until drafts are wanted, such as loading a model: asked before the engine's first draft, and not
+    /// counted as drafting.
+    ///
+    /// # Errors
+    /// When the drafter's own device fails.
+    fn prepare(&mut self) -> Result<(), RuntimeError> {
+        Ok(())
     }
 
     /// Proposes a tree of at most `context.budget` nodes below the committed text; an empty tree is a legal answer.

@@ -1,14 +1,19 @@
+use std::borrow::Cow;
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use spec_core::{DraftTree, NodeId, Pipeline, Scratch, Token, TreeError};
+use spec_core::{DraftTree, NodeId, Pipeline, SamplingError, Scratch, Token, TreeError};
 
 use super::growing::{BEAM, CHILDREN, Growing, Limits, UNKNOWN};
+use super::reader::Reader;
 use super::shortlist::Shortlist;
 use super::{Class, DraftContext, Drafter, GenerationId, Work};
-use crate::{Batch, Event, HostStream, KvGuard, Model, Row, Rows, RuntimeError, SeqId, Sequence, Stream, Want};
+use crate::{
+    Batch, Event, HostStream, KvGuard, Model, Row, Rows, RuntimeError, SeqId, Sequence, Stream, VocabularyMap, Want,
+};
 
-/// Drafts with a model of its own: a smaller one of the same vocabulary, or the target's file opened again.
+/// Drafts with a model of its own: a smaller one, or the target's file opened again. Where the vocabularies differ, a
+/// [`VocabularyMap`] stands between them: laws are over the target's ids, rows and cache hold the draft model's.
 ///
 /// Its KV cache holds entries of the committed prefix only. Tokens it has not seen, because they were the
 /// target's corrections or because rounds went by without drafting, are caught up before it proposes.
@@ -26,8 +31,19 @@ pub struct ModelDrafter {
     states: HashMap<GenerationId, State>,
     scratch: Scratch,
     work: Work,
-    /// `None`: every token is scored.
-    shortlist: Option<Shortlist>,
+    shortlist: Scored,
+    /// `None`: the vocabularies are one.
+    reader: Option<Reader>,
+    /// A row of logits by the target's ids.
+    row: Vec<f32>,
+}
+
+/// Which tokens are scored.
+enum Scored {
+    All,
+    /// Those of a shortlist, once the model is there.
+    Some,
+    Listed(Shortlist),
 }
 
 struct State {
@@ -35,7 +51,7 @@ struct State {
     block: Option<Block>,
     /// Classes of the nodes proposed last, in their order.
     classes: Vec<Class>,
-    /// Length of the text that the shortlist has seen.
+    /// Length of the text that the shortlist has seen, in tokens of the draft model.
     listed: usize,
     ahead: Option<Ahead>,
 }
@@ -58,7 +74,7 @@ impl Ahead {
 /// The rows of a draft under verification.
 struct Block {
     guard: KvGuard,
-    /// Length of the text that they follow.
+    /// Length of the text that they follow, in tokens of the draft model.
     base: usize,
     /// Parent row and token of each, in the order of submission.
     rows: Vec<(Option<u32>, Token)>,
@@ -89,7 +105,7 @@ impl Block {
         }
     }
 
-    /// Keeps the rows that are part of the text now. Its last token is fed in the next round by whoever goes on from there.
+    /// Keeps the rows that are part of the text now, as the draft model reads it. Its last token is fed in the next round by whoever goes on from there.
     fn commit(self, text: &[Token]) -> Result<(), RuntimeError> {
         let mut path: Vec<u32> = Vec::new();
         for &token in text.get(self.base..text.len().saturating_sub(1)).unwrap_or_default() {
@@ -120,8 +136,8 @@ struct Seen {
 }
 
 impl ModelDrafter {
-    /// A drafter over `model`, whose vocabulary the caller has compared with the target's
-    /// ([`check_vocabularies`](crate::check_vocabularies)).
+    /// A drafter over `model`, whose vocabulary is the target's, id for id. For another one see
+    /// [`with_vocabulary`](Self::with_vocabulary).
     pub fn new(model: Arc<dyn Model>) -> Self {
         let name = format!("model {}", model.config().name);
         Self {
@@ -131,22 +147,55 @@ impl ModelDrafter {
             states: HashMap::new(),
             scratch: Scratch::default(),
             work: Work::default(),
-            shortlist: None,
+            shortlist: Scored::All,
+            reader: None,
+            row: Vec::new(),
         }
+    }
+
+    /// Drafts from a vocabulary of the model's own. Its end tokens, like all of its tokens, mean what the target's mean.
+    #[must_use]
+    pub fn with_vocabulary(mut self, map: VocabularyMap) -> Self {
+        self.reader = (!map.is_identity()).then(|| Reader::new(map));
+        self
     }
 
     /// Scores the tokens that are likely to come, and not the whole vocabulary: a pass costs less, and a token that is missing is
     /// not drafted. The list is learnt from prompts and answers; when too many are missing, all are scored.
-    ///
-    /// # Errors
-    /// When the model's device has no memory for it.
-    pub fn with_shortlist(mut self) -> Result<Self, RuntimeError> {
-        self.shortlist = Shortlist::new(&*self.model)?;
-        Ok(self)
+    #[must_use]
+    pub fn with_shortlist(mut self) -> Self {
+        self.shortlist = Scored::Some;
+        self
     }
 
     fn want(&self) -> Want {
-        self.shortlist.as_ref().map_or(Want::Logits, Shortlist::want)
+        match &self.shortlist {
+            Scored::Listed(shortlist) => shortlist.want(),
+            Scored::All | Scored::Some => Want::Logits,
+        }
+    }
+
+    /// The committed text in the draft model's ids, and where its last `seen` tokens begin; `None` where it cannot be read.
+    fn read<'a>(
+        &mut self,
+        generation: GenerationId,
+        tokens: &'a [Token],
+        seen: usize,
+    ) -> Option<(Cow<'a, [Token]>, usize)> {
+        match &mut self.reader {
+            None => Some((Cow::Borrowed(tokens), tokens.len().saturating_sub(seen))),
+            Some(reader) => reader.read(generation, tokens, seen).map(|(text, start)| (Cow::Owned(text), start)),
+        }
+    }
+
+    /// The draft model's id of a token that it proposed.
+    fn own_id(&self, token: Token) -> Result<Token, RuntimeError> {
+        match &self.reader {
+            None => Ok(token),
+            Some(reader) => {
+                reader.map.draft_id(token).ok_or(RuntimeError::BadToken { token, vocab: self.model.config().vocab })
+            }
+        }
     }
 
     /// Runs passes on a stream of the model's device.
@@ -207,7 +256,7 @@ impl ModelDrafter {
         let position = context.tokens.len();
         let seen = self.catch_up(sequence, text)?;
         let limits = self.limits(text.len(), budget, context);
-        let mut block = Block::open(sequence, position, 0, limits.rows(self.model.config().max_rows))?;
+        let mut block = Block::open(sequence, text.len(), 0, limits.rows(self.model.config().max_rows))?;
         let stem = Stem { sequence, length: text.len(), position, limits };
         let draft = self.grow(&stem, Growing::default(), seen, &mut block, context, &|| true)?;
         Ok((draft, block))
@@ -311,11 +360,20 @@ impl ModelDrafter {
                 for &node in &path {
                     history.pipeline.push(draft.tree.node(node).token);
                 }
-                let logits = seen.rows.logits(row)?;
+                let mut logits = seen.rows.logits(row)?;
+                if let Some(reader) = &self.reader {
+                    logits = reader.map.row(logits, &mut self.row);
+                }
                 let law = if limits.worth.is_some() {
-                    history.pipeline.summarized_law(logits, None, &mut self.scratch)?
+                    history.pipeline.summarized_law(logits, None, &mut self.scratch)
                 } else {
-                    history.pipeline.law(logits, None, &mut self.scratch)?
+                    history.pipeline.law(logits, None, &mut self.scratch)
+                };
+                let law = match law {
+                    Ok(law) => law,
+                    // Of a part of the vocabulary the request may forbid every token. The target has others.
+                    Err(SamplingError::NothingAllowed { .. }) => continue,
+                    Err(error) => return Err(error.into()),
                 };
                 // Known before anything is drawn.
                 let before = limits.worth.map(|_| law.soft_probability(law.argmax()));
@@ -366,7 +424,8 @@ impl ModelDrafter {
                 };
                 let parent = draft.tree.node(node).parent.map_or(block.root, |parent| draft.rows[parent.index()]);
                 let position = stem.length - 1 + draft.tree.depth(node);
-                block.push(&mut batch, seq, draft.tree.node(node).token, position, parent, want);
+                let token = self.own_id(draft.tree.node(node).token)?;
+                block.push(&mut batch, seq, token, position, parent, want);
                 draft.rows[node.index()] = Some(block.rows.len() as u32 - 1);
             }
         }
@@ -393,10 +452,23 @@ impl Drafter for ModelDrafter {
         self.work
     }
 
+    fn prepare(&mut self) -> Result<(), RuntimeError> {
+        self.model.prepare()?;
+        if matches!(self.shortlist, Scored::Some) {
+            self.shortlist = Shortlist::new(&*self.model)?.map_or(Scored::All, Scored::Listed);
+        }
+        Ok(())
+    }
+
     fn draft(&mut self, mut context: DraftContext<'_>) -> Result<DraftTree, RuntimeError> {
+        self.prepare()?;
         self.work = Work::default();
         let seen = context.context.filter(|&seen| seen > 0 && seen < context.tokens.len());
-        let text = &context.tokens[context.tokens.len() - seen.unwrap_or(context.tokens.len())..];
+        let length = seen.unwrap_or(context.tokens.len());
+        let Some((tokens, start)) = self.read(context.generation, context.tokens, length) else {
+            return Ok(DraftTree::new());
+        };
+        let text = &tokens[start..];
         let budget = context.budget.min((self.model.config().context + 1).saturating_sub(text.len()));
         if budget == 0 {
             return Ok(DraftTree::new());
@@ -414,10 +486,10 @@ impl Drafter for ModelDrafter {
         // An error below drops the state: the sequence closes, and the next round starts it afresh.
         let State { sequence, block, listed, ahead, .. } = state;
         drop(block);
-        if let Some(shortlist) = &mut self.shortlist {
-            match context.tokens.get(listed..) {
+        if let Scored::Listed(shortlist) = &mut self.shortlist {
+            match tokens.get(listed..) {
                 Some(emitted) if listed > 0 => shortlist.follow(&*self.model, emitted)?,
-                _ => shortlist.read(&*self.model, context.tokens)?,
+                _ => shortlist.read(&*self.model, &tokens)?,
             }
         }
         let ahead = ahead.filter(|ahead| ahead.is_behind(context.tokens));
@@ -432,13 +504,14 @@ impl Drafter for ModelDrafter {
             (draft, Some(block))
         };
         let Growing { tree, classes, .. } = draft;
-        let listed = context.tokens.len();
+        let listed = tokens.len();
         self.states.insert(context.generation, State { sequence, block, classes, listed, ahead: None });
         Ok(tree)
     }
 
+    /// A text in other ids is read as it is committed, not as it is assumed to go on.
     fn drafts_ahead(&self) -> bool {
-        true
+        self.reader.is_none()
     }
 
     fn draft_ahead(
@@ -470,13 +543,16 @@ impl Drafter for ModelDrafter {
     }
 
     fn observe(&mut self, generation: GenerationId, tokens: &[Token], _: usize) -> Result<(), RuntimeError> {
-        match self.states.get_mut(&generation).and_then(|state| state.block.take()) {
-            Some(block) => block.commit(tokens),
+        let Some(block) = self.states.get_mut(&generation).and_then(|state| state.block.take()) else { return Ok(()) };
+        match self.read(generation, tokens, tokens.len()) {
+            Some((text, _)) => block.commit(&text),
+            // Nothing will be drafted behind this text; dropping the block rolls it back.
             None => Ok(()),
         }
     }
 
     fn resume(&mut self, generation: GenerationId, kept: usize) -> Result<(), RuntimeError> {
+        let kept = self.reader.as_mut().map_or(kept, |reader| reader.truncate(generation, kept));
         let Some(mut state) = self.states.remove(&generation) else { return Ok(()) };
         (state.block, state.ahead) = (None, None);
         // What follows is a prompt to the shortlist, not what a draft should have had.
@@ -489,6 +565,9 @@ impl Drafter for ModelDrafter {
 
     fn forget(&mut self, generation: GenerationId) {
         self.states.remove(&generation);
+        if let Some(reader) = &mut self.reader {
+            reader.forget(generation);
+        }
     }
 }
 

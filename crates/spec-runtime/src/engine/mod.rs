@@ -38,6 +38,7 @@ pub struct Engine {
     /// Generations are numbered within an engine; this tells engines apart.
     identity: Arc<()>,
     started: u64,
+    is_prepared: bool,
 }
 
 /// The result of a generation.
@@ -79,6 +80,7 @@ impl Engine {
             clock: Arc::new(MachineClock::new()),
             identity: Arc::default(),
             started: 0,
+            is_prepared: false,
         }
     }
 

@@ -18,6 +18,8 @@ pub(super) struct Draft {
     pub(super) budget: usize,
     /// Nodes that were drafted during the round before.
     ahead: usize,
+    /// What preparing the drafter took.
+    preparation: Duration,
 }
 
 impl Engine {
@@ -29,6 +31,7 @@ impl Engine {
         let begun = self.clock.now();
         self.put_drafter_behind_target()?;
         let draft = self.draft(generation)?;
+        let begun = begun + draft.preparation;
         let tree = &draft.tree;
         let drafted = self.clock.now();
 
@@ -75,13 +78,14 @@ impl Engine {
         speculation.ahead.drafted += ahead.nodes;
         speculation.ahead.used += draft.ahead;
         let timings = &mut generation.completion.timings;
+        timings.preparation += draft.preparation;
         timings.draft += drafted - begun + ahead.late;
         timings.ahead += ahead.time.saturating_sub(ahead.late);
         timings.verify += verify;
         timings.sample += sampled - verified;
         timings.rollback += self.clock.now() - sampled;
         if let Some(first) = generation.first_token {
-            timings.decode = sampled - first;
+            timings.decode = sampled - first - timings.preparation;
         }
         Ok(())
     }
@@ -100,6 +104,13 @@ impl Engine {
         let budget = generation.request.draft_len.next().min(most);
         if budget == 0 {
             return Ok(Draft::default());
+        }
+        let mut preparation = Duration::ZERO;
+        if !self.is_prepared {
+            let begun = self.clock.now();
+            drafter.prepare()?;
+            preparation = self.clock.now() - begun;
+            self.is_prepared = true;
         }
         let mut choices = generation.choices();
         let mut tree = drafter.draft(DraftContext {
@@ -125,7 +136,7 @@ impl Engine {
         let known = tree.nodes().take_while(|(_, node)| (node.token as usize) < vocab).count();
         tree.truncate(known).map_err(&drafter)?;
         let ahead = ahead.min(tree.len());
-        Ok(Draft { tree, forced: false, budget, ahead })
+        Ok(Draft { tree, forced: false, budget, ahead, preparation })
     }
 
     /// Nodes that a draft behind `length` tokens may have when `remaining` tokens may still be emitted.

@@ -1,8 +1,6 @@
 //! Reports from the field that fit nowhere else.
 
 use super::*;
-use spec_runtime::{TokenText, check_vocabularies};
-use std::borrow::Cow;
 
 #[test]
 fn one_word_repeated_many_times_stays_lossless() {
@@ -89,29 +87,6 @@ fn padding_of_the_vocabulary_is_never_emitted() {
         assert_eq!(got.speculation.accepted, got.speculation.drafted, "padding differs, the law does not");
         assert!(got.speculation.drafted > 50);
     }
-}
-
-struct Renamed(Letters, Token);
-
-impl TokenText for Renamed {
-    fn vocab(&self) -> usize {
-        self.0.vocab()
-    }
-    fn bytes(&self, token: Token) -> Cow<'_, [u8]> {
-        self.0.bytes(token)
-    }
-    fn label(&self, token: Token) -> Cow<'_, str> {
-        if token == self.1 { Cow::Borrowed("other") } else { self.0.label(token) }
-    }
-}
-
-#[test]
-fn different_vocabularies_are_refused_with_the_first_differing_id() {
-    assert!(check_vocabularies(&Letters(32), &Letters(32)).is_ok());
-    let message = check_vocabularies(&Letters(32), &Renamed(Letters(32), 5)).unwrap_err().to_string();
-    assert!(message.contains("id 5") && message.contains("other") && message.contains("\"f\""), "{message}");
-    let message = check_vocabularies(&Letters(32), &Letters(30)).unwrap_err().to_string();
-    assert!(message.contains("id 30") && message.contains("no such token"), "{message}");
 }
 
 #[test]

@@ -4,13 +4,18 @@ mod ahead;
 mod chooser;
 mod constraint;
 mod field;
+#[cfg(feature = "grammar")]
+mod grammar;
 mod kv;
 mod law;
+mod lazy;
 mod limits;
 mod lossless;
+mod options;
 mod rules;
 mod session;
 mod together;
+mod vocabulary;
 
 use std::sync::Arc;
 

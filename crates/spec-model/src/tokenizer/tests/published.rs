@@ -188,3 +188,13 @@ fn what_cannot_be_read_rightly_is_refused_with_the_reason() {
         marked["model"][key] = Value::Null;
     }
 }
+
+#[test]
+fn the_vocabulary_of_a_file_is_that_of_its_tokenizer() {
+    for file in [byte_level_file(), marked_file()] {
+        let vocabulary = Vocabulary::from_json(file.to_string().as_bytes(), "tokenizer.json").unwrap();
+        super::same_tokens(&vocabulary, &load(&file));
+    }
+    let message = Vocabulary::from_json(b"{", "tokenizer.json").unwrap_err().to_string();
+    assert!(message.contains("tokenizer.json"), "{message}");
+}
