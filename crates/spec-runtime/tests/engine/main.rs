@@ -9,6 +9,7 @@ mod law;
 mod limits;
 mod lossless;
 mod rules;
+mod verdicts;
 
 use std::sync::Arc;
 
