@@ -37,6 +37,8 @@ pub(crate) struct Layout {
     pub(crate) scored: Vec<i32>,
     /// For each row of the batch, its place among the scored ones.
     pub(crate) index: Vec<Option<usize>>,
+    /// Whether a verdict is enough for every row that is scored.
+    pub(crate) verdicts: bool,
     seen: Vec<Seen>,
     /// Columns of ancestors, one row's behind the other's.
     ancestors: Vec<usize>,
@@ -54,7 +56,8 @@ struct Seen {
 impl Layout {
     /// Lays out placed rows.
     pub(crate) fn new(shape: &Shape, pages: &PagedKv, rows: &[Row], places: &[Place]) -> Result<Self, RuntimeError> {
-        let mut layout = Self { index: vec![None; rows.len()], ..Self::default() };
+        let verdicts = rows.iter().all(|row| matches!(row.want, Want::Nothing | Want::Verdict));
+        let mut layout = Self { index: vec![None; rows.len()], verdicts, ..Self::default() };
         // Rows by sequence, in the order of the first row of each.
         let mut sequences: Vec<(SeqId, Vec<usize>)> = Vec::new();
         for (at, row) in rows.iter().enumerate() {
