@@ -187,6 +187,7 @@ fn json_has_every_field_that_is_promised() {
         "prefill_ms",
         "decode_ms",
         "draft_ms",
+        "ahead_ms",
         "verify_ms",
         "sample_ms",
         "rollback_ms",
@@ -204,6 +205,7 @@ fn json_has_every_field_that_is_promised() {
         "mean_accepted_length",
         "tokens_per_round",
         "accepted_by_position",
+        "ahead",
     ] {
         assert!(!json["speculation"][field].is_null(), "{field}: {json}");
     }
