@@ -175,7 +175,7 @@ cargo xtask build-atb --with-spec-decode [--source DIR | --git URL | --installed
 Finds CANN (8.5 or newer) and nnal, builds ATB with its own scripts/build.sh, compiles the shim for it, installs both in
 target/ascend/built, loads them as a smoke test, and prints what to export.
 
-  --with-spec-decode   build the spec-decode module too, where this checkout has its source (alias --with_spec_decode)
+  --with-spec-decode   build the spec-decode module into the shim (alias --with_spec_decode)
   --source DIR         a git checkout of ATB to build
   --git URL            a repository to clone it from, `URL#BRANCH` for a branch (the article's repository)
   --installed          build no ATB: the shim alone, for the libatb that is installed

@@ -31,6 +31,7 @@ pub(crate) const HEADERS: &[Header] = &[
         family: "Shim",
         is_vendor: false,
     },
+    Header { module: "spec_decode", file: "spec_decode.h", uses: Some("spec_atb"), family: "Shim", is_vendor: false },
 ];
 
 /// Functions that CANN 8.0 does not have. Taken from the headers of the releases.
@@ -68,7 +69,13 @@ impl Header {
     /// `acl_sys::Since` of a function.
     pub(crate) fn since(&self, function: &str) -> &'static str {
         let exception = SINCE.iter().find(|(name, _)| *name == function).map(|(_, since)| *since);
-        exception.unwrap_or(if self.is_vendor { "Cann(8, 0)" } else { "Shim(1)" })
+        let usual = match (self.is_vendor, self.module) {
+            (true, _) => "Cann(8, 0)",
+            // A part that shims are built with or without.
+            (false, "spec_decode") => "SpecDecode(1)",
+            (false, _) => "Shim(1)",
+        };
+        exception.unwrap_or(usual)
     }
 }
 

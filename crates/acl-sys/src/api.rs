@@ -1,6 +1,6 @@
 //! The table as a value.
 
-use crate::bindings::{base, device, memory, model, profiling, spec_atb, spec_atb_operations, stream};
+use crate::bindings::{base, device, memory, model, profiling, spec_atb, spec_atb_operations, spec_decode, stream};
 use crate::error::Error;
 use crate::loader::{Loader, Source};
 use crate::table::Function;
@@ -24,6 +24,7 @@ pub struct Api {
     pub(crate) profiling: profiling::Table,
     pub(crate) spec_atb: spec_atb::Table,
     pub(crate) spec_atb_operations: spec_atb_operations::Table,
+    pub(crate) spec_decode: spec_decode::Table,
 }
 
 impl Api {
@@ -38,6 +39,7 @@ impl Api {
             profiling: profiling::Table::new(),
             spec_atb: spec_atb::Table::new(),
             spec_atb_operations: spec_atb_operations::Table::new(),
+            spec_decode: spec_decode::Table::new(),
         }
     }
 
@@ -93,6 +95,7 @@ impl Api {
             profiling::FUNCTIONS,
             spec_atb::FUNCTIONS,
             spec_atb_operations::FUNCTIONS,
+            spec_decode::FUNCTIONS,
         ]
         .into_iter()
         .flatten()

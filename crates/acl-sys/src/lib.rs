@@ -51,5 +51,6 @@ pub use table::{Family, Function, Since};
 pub use version::Version;
 
 pub use bindings::{
-    base::*, device::*, memory::*, model::*, profiling::*, spec_atb::*, spec_atb_operations::*, stream::*,
+    base::*, device::*, memory::*, model::*, profiling::*, spec_atb::*, spec_atb_operations::*, spec_decode::*,
+    stream::*,
 };

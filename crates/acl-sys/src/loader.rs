@@ -5,7 +5,7 @@ use crate::bindings::spec_atb::SPEC_ATB_ABI_VERSION;
 use crate::error::{ABSENT, Error, Tried};
 use crate::host::{self, Host, SIMULATOR};
 use crate::library::{self, Library};
-use crate::table::{Family, Function};
+use crate::table::{Family, Function, Since};
 use std::ffi::c_void;
 use std::fmt;
 use std::path::{Path, PathBuf};
@@ -269,6 +269,9 @@ impl Libraries {
 
 fn symbol_missing(function: &'static Function, tried: Tried) -> Error {
     let advice = match function.family {
+        Family::Shim if matches!(function.since, Since::SpecDecode(_)) => {
+            "build the shim with the module: `cargo xtask build-atb --installed --with-spec-decode`".to_owned()
+        }
         Family::Shim => "build the shim anew with `cargo xtask build-atb --installed`".to_owned(),
         _ => format!("install {} or newer, with its driver, or do without this call", function.since),
     };

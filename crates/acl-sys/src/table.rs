@@ -63,6 +63,8 @@ pub enum Since {
     Cann(u8, u8),
     /// Version of the shim's interface.
     Shim(u32),
+    /// Version of the shim's spec-decode module, which shims are built with or without.
+    SpecDecode(u32),
 }
 
 impl fmt::Display for Since {
@@ -70,6 +72,9 @@ impl fmt::Display for Since {
         match self {
             Since::Cann(major, minor) => write!(formatter, "CANN {major}.{minor}"),
             Since::Shim(version) => write!(formatter, "version {version} of the ATB shim's interface"),
+            Since::SpecDecode(version) => {
+                write!(formatter, "version {version} of the ATB shim's spec-decode module")
+            }
         }
     }
 }

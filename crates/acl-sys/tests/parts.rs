@@ -125,7 +125,8 @@ fn each_function_is_in_the_family_that_its_name_says() {
             _ => Family::Runtime,
         };
         assert_eq!(function.family, family, "{name}");
-        assert_eq!(matches!(function.since, Since::Shim(_)), family == Family::Shim, "{name}");
+        let is_of_shim = matches!(function.since, Since::Shim(_) | Since::SpecDecode(_));
+        assert_eq!(is_of_shim, family == Family::Shim, "{name}");
     }
     assert!(names.contains("aclInit") && names.contains("spec_atb_create_paged_attention"));
 }
@@ -146,6 +147,11 @@ fn a_missing_symbol_is_an_error_that_names_it_its_libraries_and_its_first_releas
     // SAFETY: the call is not made.
     let error = unsafe { api.spec_atb_create_context(std::ptr::null(), &mut context) }.unwrap_err().to_string();
     assert!(error.contains("`spec_atb_create_context`") && error.contains("cargo xtask build-atb"), "{error}");
+    let (param, mut made) = (std::ptr::null(), std::ptr::null_mut());
+    // SAFETY: the call is not made.
+    let error = unsafe { api.spec_atb_create_verify(param, &mut made) }.unwrap_err().to_string();
+    assert!(error.contains("since version 1 of the ATB shim's spec-decode module"), "{error}");
+    assert!(error.contains("--with-spec-decode"), "{error}");
 }
 
 #[test]

@@ -37,6 +37,22 @@ pub(crate) enum Rounding {
     ByShape,
 }
 
+/// Which of equal elements Sort puts first. Hardware does not say.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Ties {
+    Lowest,
+    Highest,
+}
+
+/// What a Verify is on the device.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Verification {
+    /// ATB's operations, as the spec-decode module puts them together.
+    Composed,
+    /// One kernel that reads each row once, as the module's AscendC source has it.
+    Kernel,
+}
+
 /// What happens at misuse that hardware would tolerate.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Strict {
@@ -60,6 +76,8 @@ pub(crate) struct Config {
     pub(crate) driver_old: bool,
     pub(crate) strict: Strict,
     pub(crate) rounding: Rounding,
+    pub(crate) sort_ties: Ties,
+    pub(crate) verify: Verification,
     pub(crate) poison: bool,
     pub(crate) seed: u64,
     /// Bounds of the delay before each task.
@@ -98,6 +116,8 @@ impl Default for Config {
             driver_old: false,
             strict: Strict::Report,
             rounding: Rounding::Exact,
+            sort_ties: Ties::Lowest,
+            verify: Verification::Composed,
             poison: true,
             seed: 0,
             delay: (Duration::ZERO, Duration::from_micros(200)),
@@ -169,6 +189,13 @@ impl Config {
             "rounding" => {
                 self.rounding = if choice(value, "by-shape", "exact")? { Rounding::ByShape } else { Rounding::Exact }
             }
+            "sort_ties" => {
+                self.sort_ties = if choice(value, "highest", "lowest")? { Ties::Highest } else { Ties::Lowest }
+            }
+            "verify" => {
+                let kernel = choice(value, "kernel", "composed")?;
+                self.verify = if kernel { Verification::Kernel } else { Verification::Composed }
+            }
             "poison" => self.poison = choice(value, "on", "off")?,
             "seed" => self.seed = number(value)?,
             "delay" => {
@@ -239,6 +266,8 @@ mod tests {
             ("delay=9..5", "microseconds"),
             ("colour=red", "a key"),
             ("cann=8.5", "three numbers"),
+            ("sort_ties=any", "highest or lowest"),
+            ("verify=fused", "kernel or composed"),
             ("link_bandwidth=0", "more than 0"),
         ] {
             let error = Config::parse(text).expect_err(text).to_string();

@@ -257,7 +257,7 @@ impl Stream {
             while shared.queue.is_empty() && !self.closing.load(Ordering::SeqCst) {
                 self.queued.wait(&mut shared);
             }
-            let Some(queued) = shared.queue.pop_front() else { return };
+            let Some(mut queued) = shared.queue.pop_front() else { return };
             shared.running = Some((queued.task.name.clone(), queued.task.accesses.clone()));
             let skip = shared.stop_on_failure && shared.failure.is_some();
             let mut moment = shared.moment.clone();
@@ -267,6 +267,9 @@ impl Stream {
 
             let mut progress = Progress { clock, moment, stream: self };
             let outcome = if skip { Ok(()) } else { progress.run(&queued.task, random.delay(world().config().delay)) };
+            // What it kept alive is free before anybody can know that it is over.
+            let name = std::mem::take(&mut queued.task.name);
+            drop(queued);
 
             let mut shared = self.shared.lock();
             shared.running = None;
@@ -274,7 +277,7 @@ impl Stream {
             shared.clock = progress.clock;
             shared.moment = progress.moment;
             if let Err(failure) = outcome {
-                let text = format!("{} on stream {}: {}", queued.task.name, self.id, failure.text);
+                let text = format!("{name} on stream {}: {}", self.id, failure.text);
                 shared.failure.get_or_insert(Failure::new(failure.status, text));
             }
             self.finished.notify_all();

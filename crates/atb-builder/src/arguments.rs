@@ -10,7 +10,7 @@ pub(crate) const REPOSITORY: &str = "https://atomgit.com/cann/ascend-transformer
 #[derive(Debug, Parser)]
 #[command(name = "cargo xtask build-atb", bin_name = "cargo xtask build-atb", max_term_width = 100)]
 pub(crate) struct Arguments {
-    /// Build the spec-decode module too
+    /// Build the spec-decode module into the shim
     #[arg(long, alias = "with_spec_decode")]
     pub(crate) with_spec_decode: bool,
 
@@ -65,6 +65,9 @@ pub(crate) enum Command {
     Smoke {
         #[arg(long)]
         simulator: bool,
+        /// The spec-decode module has to be in the shim
+        #[arg(long)]
+        spec_decode: bool,
         /// The shim's file, or the simulator's
         path: PathBuf,
     },

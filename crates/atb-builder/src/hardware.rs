@@ -1,7 +1,7 @@
 //! The build for hardware: CANN and nnal are found and compared, ATB is built by its own script, the shim beside it.
 
 use crate::arguments::Arguments;
-use crate::compile::{SHIM, SPEC_DECODE, Toolchain};
+use crate::compile::{SHIM, Toolchain};
 use crate::step::{Invocation, Step};
 use crate::{Plan, root};
 use acl_sys::{Host, Version};
@@ -59,35 +59,26 @@ pub(crate) fn plan(arguments: &Arguments, host: &Host, target: &Path) -> Result<
     steps.push(Step::Folder(libraries.clone()));
     let sources = arguments.sources.clone().unwrap_or_else(|| root().join("crates/atb-rs"));
     let ceiling = arguments.ceiling().unwrap_or(CEILING);
-    let toolchain = Toolchain { sources: &sources, atb: &atb, cann: &cann, cxx11_abi: abi, ceiling };
-    steps.push(Step::Run(toolchain.command(SHIM, &libraries)?));
-    let module = arguments.with_spec_decode && SPEC_DECODE.is_there(&sources);
-    if module {
-        steps.push(Step::Run(toolchain.command(SPEC_DECODE, &libraries)?));
-    }
-    let shim = libraries.join(SHIM.file);
+    let spec_decode = arguments.with_spec_decode;
+    let toolchain = Toolchain { sources: &sources, spec_decode, atb: &atb, cann: &cann, cxx11_abi: abi, ceiling };
+    steps.push(Step::Run(toolchain.shim(&libraries)?));
+    let shim = libraries.join(SHIM);
     let script = output.join("set_env.sh");
     let own = atb == installed;
     steps.push(Step::Write { file: script.clone(), text: environment(abi, (!own).then_some(&atb)) });
-    steps.push(Step::Run(smoke(host, &cann, &atb, &shim)?));
+    steps.push(Step::Run(smoke(host, &cann, &atb, &shim, spec_decode)?));
     plan.steps = steps;
 
     plan.outcome.push(format!(
         "installed: {}{} of cxx_abi_{abi}, with workspaces up to {ceiling} MB, in {}",
         if own { "libatb.so, " } else { "" },
-        SHIM.file,
+        SHIM,
         libraries.display()
     ));
-    plan.outcome.push(match (arguments.with_spec_decode, module) {
-        (true, true) => format!("installed: the spec-decode module, {}, beside them", SPEC_DECODE.file),
-        (true, false) => format!(
-            "not installed: the spec-decode module, of which this checkout has no source ({} is no folder); drafts are \
-             verified on the host without it",
-            sources.join("spec-decode").display()
-        ),
-        (false, _) => {
-            "not installed: the spec-decode module; build it with `cargo xtask build-atb --with-spec-decode`".to_owned()
-        }
+    plan.outcome.push(if spec_decode {
+        format!("installed: the spec-decode module, in {SHIM}")
+    } else {
+        "not installed: the spec-decode module; build it with `cargo xtask build-atb --with-spec-decode`".to_owned()
     });
     plan.outcome.push("paste, in this order:".to_owned());
     plan.outcome.extend(cann_script(&cann).map(|script| format!("  source {}", script.display())));
@@ -275,12 +266,13 @@ fn environment(abi: u8, elsewhere: Option<&PathBuf>) -> String {
 }
 
 /// This program once more, with the environment that the user will have.
-fn smoke(host: &Host, cann: &Path, atb: &Path, shim: &Path) -> Result<Invocation> {
+fn smoke(host: &Host, cann: &Path, atb: &Path, shim: &Path, spec_decode: bool) -> Result<Invocation> {
     let program = std::env::current_exe().context("this program's own file is needed, to run it again")?;
     let folders = [atb.join("lib"), cann.join("lib64")].into_iter().chain(host.library_path());
     let path: OsString = std::env::join_paths(folders).context("a folder's name holds a colon")?;
     Ok(Invocation::new(program)
         .argument("smoke")
+        .arguments(spec_decode.then_some("--spec-decode"))
         .argument(shim)
         .variable("ASCEND_HOME_PATH", cann)
         .variable("ATB_HOME_PATH", atb)

@@ -29,8 +29,8 @@ struct Plan {
 fn main() -> ExitCode {
     let arguments = Arguments::parse();
     let done = match &arguments.command {
-        Some(Command::Smoke { simulator: true, path }) => smoke::simulator(path),
-        Some(Command::Smoke { simulator: false, path }) => smoke::shim(path),
+        Some(Command::Smoke { simulator: true, path, .. }) => smoke::simulator(path),
+        Some(Command::Smoke { simulator: false, spec_decode, path }) => smoke::shim(path, *spec_decode),
         None => build(&arguments),
     };
     match done {

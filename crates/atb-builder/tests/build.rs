@@ -23,7 +23,12 @@ extern "C" spec_atb_status spec_atb_probe(spec_atb_probe_result *result)
     return PROBED;
 }
 "#;
-const MODULE_SOURCE: &str = "#include \"spec_atb.h\"\nextern \"C\" int spec_decode(void) { return 1; }\n";
+/// The module includes what the shim shares within itself.
+const MODULE_SOURCE: &str = r#"
+#include "internal.hpp"
+#include "spec_decode.h"
+extern "C" spec_atb_status spec_atb_create_verify(const spec_atb_verify_param *, spec_atb_operation **) { return NOTHING; }
+"#;
 /// As upstream's script: it takes `default` first, passes over what it does not know, and needs these variables.
 const BUILD_SCRIPT: &str = r#"set -e
 VERSION="8.5.0"
@@ -60,6 +65,8 @@ impl Machine {
         machine.write("source/atb.c", ATB_SOURCE);
         machine.write("source/scripts/build.sh", &BUILD_SCRIPT.replace("VERSION_LINE", &format!("branch : {cann}")));
         machine.write("ours/shim/src/shim.cpp", &SHIM_SOURCE.replace("PROBED", "0"));
+        machine.write("ours/shim/src/internal.hpp", "#define NOTHING 0\n");
+        machine.write("ours/spec-decode/src/module.cpp", MODULE_SOURCE);
         // Upstream's script calls them, the stand-in does not, and a machine that tests this need not have them.
         for program in ["git", "cmake", "g++", "python3"] {
             machine.write(&format!("bin/{program}"), "");
@@ -143,9 +150,9 @@ fn atb_and_the_shim_are_built_installed_beside_each_other_and_tried() {
         &[
             "CANN 8.5.0 in ",
             "smoke test: ",
-            "libatb is libatb.so of cxx_abi_1; workspaces up to 512 MB",
+            "libatb is libatb.so of cxx_abi_1; workspaces up to 512 MB; the spec-decode module is in it",
             "installed: libatb.so, libspec_atb.so of cxx_abi_1",
-            "not installed: the spec-decode module, of which this checkout has no source",
+            "installed: the spec-decode module, in libspec_atb.so",
             &format!("  source {}", machine.path("cann/set_env.sh").display()),
             &format!("  source {}", machine.path("out/set_env.sh").display()),
             &format!("export SPEC_ATB_SHIM={}", machine.path("out/atb/cxx_abi_1/lib/libspec_atb.so").display()),
@@ -178,19 +185,22 @@ fn the_articles_spellings_do_the_same_and_never_reach_the_script() {
 }
 
 #[test]
-fn the_module_is_built_when_it_is_asked_for_and_has_a_source() {
+fn the_module_is_built_when_it_is_asked_for() {
     let machine = Machine::new("8.5.0");
-    machine.write("ours/spec-decode/src/module.cpp", MODULE_SOURCE);
-    machine.build("--with-spec-decode").says(true, &["installed: the spec-decode module, libspec_decode.so"]);
-    assert!(exists(&machine.path("out/atb/cxx_abi_1/lib/libspec_decode.so")));
-
-    let machine = Machine::new("8.5.0");
-    machine.write("ours/spec-decode/src/module.cpp", MODULE_SOURCE);
-    machine.build("").says(
+    let ran = machine.build("");
+    ran.says(
         true,
         &["not installed: the spec-decode module; build it with `cargo xtask build-atb --with-spec-decode`"],
     );
-    assert!(!exists(&machine.path("out/atb/cxx_abi_1/lib/libspec_decode.so")));
+    assert!(!ran.text().contains("is in it"));
+
+    std::fs::remove_dir_all(machine.path("ours/spec-decode")).unwrap();
+    machine.build("").says(true, &["not installed: the spec-decode module"]);
+    machine.build("--with-spec-decode").says(false, &["cannot list", "spec-decode/src"]);
+
+    // One that compiles and lacks the function is found by the smoke test.
+    machine.write("ours/spec-decode/src/module.cpp", "int nothing;\n");
+    machine.build("--with-spec-decode").says(false, &["smoke test: the spec-decode module", "spec_atb_create_verify"]);
 }
 
 #[test]
@@ -307,7 +317,7 @@ fn the_simulators_layout_is_printed_by_a_dry_run() {
             "export SPEC_ATB_MAX_WS_SIZE=100",
             "smoke --simulator",
             "spec doctor --device ascend-sim",
-            "not installed: the spec-decode module",
+            "installed: the spec-decode module",
         ],
     );
     assert!(!exists(&machine.path("out")));

@@ -53,8 +53,10 @@ pub mod parameters;
 mod runtime;
 mod stream;
 mod tensor;
+mod verdict;
 mod workspace;
 
+pub use acl_sys::Status;
 pub use context::{Context, MemoryInfo};
 pub use device::{Chip, Device};
 pub use error::{Error, Result};
@@ -66,4 +68,5 @@ pub use parameters::Parameters;
 pub use runtime::{AtbLibrary, Runtime};
 pub use stream::Stream;
 pub use tensor::{DataType, Format, Lengths, MaskValues, Tensor, TensorDesc};
+pub use verdict::{GreedyVerdict, RejectionVerdict, Verdicts};
 pub use workspace::Workspace;

@@ -3,7 +3,7 @@
 use crate::call::{Library, Side, lock};
 use crate::device::Chip;
 use crate::error::{Error, Result};
-use acl_sys::{Api, SPEC_ATB_ABI_VERSION, Status, spec_atb_probe_result};
+use acl_sys::{Api, SPEC_ATB_ABI_VERSION, Since, Status, spec_atb_probe_result};
 use std::ffi::{CStr, c_char};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, OnceLock};
@@ -150,6 +150,13 @@ impl Runtime {
         }
         let found = self.probe()?;
         Ok(self.0.atb.get_or_init(|| found))
+    }
+
+    /// Whether the shim has the spec-decode module, and with it [`Verify`](crate::parameters::Verify).
+    pub fn has_spec_decode(&self) -> bool {
+        let mut functions = Api::functions();
+        let of_module = |function: &&acl_sys::Function| matches!(function.since, Since::SpecDecode(_));
+        functions.find(of_module).is_some_and(|function| self.api().address(function).is_ok())
     }
 
     fn probe(&self) -> Result<AtbLibrary> {

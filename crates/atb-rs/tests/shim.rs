@@ -15,6 +15,18 @@ fn shim() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("shim")
 }
 
+fn spec_decode() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("spec-decode")
+}
+
+fn sources() -> Vec<PathBuf> {
+    let sources: Vec<PathBuf> = SOURCES.iter().map(|name| shim().join(format!("src/{name}.cpp"))).collect();
+    let listed = std::fs::read_dir(shim().join("src")).unwrap().flatten();
+    let all = listed.filter(|entry| entry.path().extension().is_some_and(|extension| extension == "cpp"));
+    assert_eq!(all.count(), sources.len(), "SOURCES lists every source");
+    sources
+}
+
 fn run(command: &mut Command) {
     let output = command.output().unwrap();
     let words = String::from_utf8_lossy(&output.stderr);
@@ -27,7 +39,7 @@ fn compiler(program: &str, abi: u8) -> Command {
     let mut command = Command::new(program);
     command.args(["-O1", "-fPIC", "-Wall", "-Wextra", "-Werror"]);
     command.arg(format!("-D_GLIBCXX_USE_CXX11_ABI={abi}"));
-    command.arg("-I").arg(shim().join("../../acl-sys/headers"));
+    command.arg("-I").arg(shim().join("../../acl-sys/headers")).arg("-I").arg(shim().join("src"));
     for folder in std::env::split_paths(&folders).chain([shim().join("stubs")]) {
         command.arg("-isystem").arg(folder);
     }
@@ -40,27 +52,37 @@ fn library(folder: &Path, name: &str, abi: u8, sources: &[PathBuf], extra: &[&st
     run(command.arg(format!("-Wl,-soname,{name}")).arg(format!("-L{}", folder.display())).args(extra));
 }
 
+/// Runs a program of C over a shim of these sources and a libatb of the test's own. ATB is needed though the shim's
+/// references to it are weak.
+fn exercise(abis: (u8, u8), sources: &[PathBuf], atb: PathBuf, program: &Path) {
+    let (shim_abi, atb_abi) = abis;
+    let folder = tempfile::tempdir().unwrap();
+    library(folder.path(), "libatb.so", atb_abi, &[atb], &[]);
+    library(folder.path(), "libspec_atb.so", shim_abi, sources, &["-Wl,--no-as-needed", "-latb", "-ldl"]);
+    let file = folder.path().join("exercise");
+    let mut command = compiler("cc", shim_abi);
+    command.args(["-std=c11", "-o"]).arg(&file).arg(program);
+    command.arg(format!("-L{}", folder.path().display())).args(["-lspec_atb", "-Wl,--allow-shlib-undefined", "-lm"]);
+    run(command.arg(format!("-Wl,-rpath-link,{}", folder.path().display())));
+    let mut exercise = Command::new(&file);
+    exercise.env("LD_LIBRARY_PATH", folder.path());
+    run(if shim_abi == atb_abi { &mut exercise } else { exercise.arg("mismatch") });
+}
+
 #[test]
 #[ignore = "needs ATB's headers in SPEC_ATB_INCLUDE"]
 fn the_shim_compiles_and_works_under_both_abis() {
-    let sources: Vec<PathBuf> = SOURCES.iter().map(|name| shim().join(format!("src/{name}.cpp"))).collect();
-    let listed = std::fs::read_dir(shim().join("src")).unwrap().flatten();
-    let all = listed.filter(|entry| entry.path().extension().is_some_and(|extension| extension == "cpp"));
-    assert_eq!(all.count(), sources.len(), "SOURCES lists every source");
-    for (shim_abi, atb_abi) in [(0, 0), (1, 1), (0, 1), (1, 0)] {
-        let folder = tempfile::tempdir().unwrap();
-        let fake = [shim().join("tests/fake_libatb.cpp")];
-        library(folder.path(), "libatb.so", atb_abi, &fake, &[]);
-        // ATB is needed though the shim's references to it are weak.
-        let link = ["-Wl,--no-as-needed", "-latb", "-ldl"];
-        library(folder.path(), "libspec_atb.so", shim_abi, &sources, &link);
-        let program = folder.path().join("exercise");
-        let mut command = compiler("cc", shim_abi);
-        command.args(["-std=c11", "-o"]).arg(&program).arg(shim().join("tests/exercise.c"));
-        command.arg(format!("-L{}", folder.path().display())).args(["-lspec_atb", "-Wl,--allow-shlib-undefined"]);
-        run(command.arg(format!("-Wl,-rpath-link,{}", folder.path().display())));
-        let mut exercise = Command::new(&program);
-        exercise.env("LD_LIBRARY_PATH", folder.path());
-        run(if shim_abi == atb_abi { &mut exercise } else { exercise.arg("mismatch") });
+    for abis in [(0, 0), (1, 1), (0, 1), (1, 0)] {
+        exercise(abis, &sources(), shim().join("tests/fake_libatb.cpp"), &shim().join("tests/exercise.c"));
+    }
+}
+
+#[test]
+#[ignore = "needs ATB's headers in SPEC_ATB_INCLUDE"]
+fn the_spec_decode_module_compiles_and_judges_under_both_abis() {
+    let sources: Vec<PathBuf> = sources().into_iter().chain([spec_decode().join("src/verify.cpp")]).collect();
+    let tests = spec_decode().join("tests");
+    for abi in [0, 1] {
+        exercise((abi, abi), &sources, tests.join("computing_libatb.cpp"), &tests.join("exercise.c"));
     }
 }

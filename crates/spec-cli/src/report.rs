@@ -21,6 +21,9 @@ pub(crate) fn footer(completion: &Completion, drafter: &str, warning: Option<&st
             stats.drafted,
             stats.mean_accepted_length()
         );
+        if stats.ahead.drafted > 0 {
+            line += &format!(", {} of {} made ahead were of use", stats.ahead.used, stats.ahead.drafted);
+        }
     } else if drafter != "none" {
         line += &format!("; {drafter}: nothing to draft");
     }
@@ -46,6 +49,7 @@ pub(crate) fn json(completion: &Completion, drafter: &str, load: Duration) -> Va
             "prefill_ms": millis(timings.prefill),
             "decode_ms": millis(timings.decode),
             "draft_ms": millis(timings.draft),
+            "ahead_ms": millis(timings.ahead),
             "verify_ms": millis(timings.verify),
             "sample_ms": millis(timings.sample),
             "rollback_ms": millis(timings.rollback),
@@ -73,6 +77,7 @@ fn speculation(stats: &SpeculationStats, drafter: &str, rule: &str) -> Value {
         "acceptance_rate": stats.acceptance_rate(),
         "mean_accepted_length": stats.mean_accepted_length(),
         "tokens_per_round": stats.tokens_per_round(),
+        "ahead": { "drafted": stats.ahead.drafted, "used": stats.ahead.used, "dropped": stats.ahead.dropped() },
         "accepted_by_position": positions,
     })
 }

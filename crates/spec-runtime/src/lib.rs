@@ -36,6 +36,6 @@ pub use error::RuntimeError;
 pub use guard::KvGuard;
 pub use model::{Batch, Model, ModelConfig, Pass, Row, Rows, SeqId, Sequence, Want};
 pub use request::{CancelToken, Request, RequestRule};
-pub use stats::{PositionStats, SpeculationStats, Timings};
-pub use stream::{Event, HostStream, Stream};
+pub use stats::{AheadStats, PositionStats, SpeculationStats, Timings};
+pub use stream::{Event, HostStream, Stream, wait_on_host};
 pub use text::{TokenText, check_vocabularies};

@@ -1,6 +1,7 @@
 //! Helpers for the tests of the other crates; never a normal dependency.
 #![deny(missing_docs)]
 
+pub mod conformance;
 pub mod data;
 mod hash_model;
 pub mod logits;

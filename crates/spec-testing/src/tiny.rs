@@ -52,6 +52,8 @@ pub struct TinySpec {
     pub context: usize,
     /// Positions that every second layer sees, the first included.
     pub window: Option<usize>,
+    /// Whether attention scores and logits are capped, in gemma3.
+    pub soft_caps: bool,
     /// Two specs that differ in it only have different weights.
     pub seed: u64,
 }
@@ -71,6 +73,7 @@ impl TinySpec {
             types: TinyTypes { embedding: TensorType::Q8_0, ..TinyTypes::all(TensorType::Q4_1) },
             context: 256,
             window: None,
+            soft_caps: false,
             seed: 1,
         }
     }
@@ -90,6 +93,7 @@ impl TinySpec {
             types,
             context: 256,
             window: None,
+            soft_caps: false,
             seed: 2,
         }
     }
@@ -115,6 +119,7 @@ impl TinySpec {
             },
             context: 256,
             window: None,
+            soft_caps: false,
             seed: 3,
         }
     }
@@ -138,6 +143,7 @@ impl TinySpec {
             types: TinyTypes::all(TensorType::F16),
             context: 256,
             window: None,
+            soft_caps: false,
             seed: 12,
         }
     }
@@ -152,10 +158,16 @@ impl TinySpec {
             kv_heads: 1,
             head_dim: 32,
             window: Some(20),
+            soft_caps: true,
             seed: 13,
             types: TinyTypes { output: None, ..Self::qwen_mixed().types },
             ..Self::qwen_mixed()
         }
+    }
+
+    /// Gemma 3 as it is, without soft caps.
+    pub const fn gemma_uncapped() -> Self {
+        Self { soft_caps: false, seed: 15, ..Self::gemma() }
     }
 
     /// In the manner of GPT-2: norms with a mean, a bias everywhere, learned positions, no gate.
@@ -172,6 +184,7 @@ impl TinySpec {
             types: TinyTypes { embedding: TensorType::F16, ..TinyTypes::all(TensorType::Q8_0) },
             context: 256,
             window: None,
+            soft_caps: false,
             seed: 14,
         }
     }
@@ -213,8 +226,8 @@ impl TinySpec {
         }
     }
 
-    /// With a quantizer, matrices are first of the spec's types, then quantised from their values where rows allow it.
-    fn file(&self, quantizer: Option<Quantizer>) -> Writer {
+    /// Matrices are of the spec's types, and from their values stored otherwise if asked for.
+    fn file(&self, stored: Stored) -> Writer {
         let Self { arch, hidden, ffn, types, .. } = *self;
         let (query_width, key_width) = (self.heads * self.head_dim, self.kv_heads * self.head_dim);
         let is_gpt2 = arch == "gpt2";
@@ -242,22 +255,31 @@ impl TinySpec {
                 .key(&key("attention.sliding_window_pattern"), flags);
         }
         if arch == "gemma3" {
-            file = file
-                .key(&key("rope.freq_base_swa"), 500.0_f32)
-                .key(&key("attn_logit_softcapping"), 2.0_f32)
-                .key(&key("final_logit_softcapping"), 8.0_f32);
+            file = file.key(&key("rope.freq_base_swa"), 500.0_f32);
+        }
+        if arch == "gemma3" && self.soft_caps {
+            file = file.key(&key("attn_logit_softcapping"), 2.0_f32).key(&key("final_logit_softcapping"), 8.0_f32);
         }
 
         let mut random = Random(self.seed.wrapping_mul(0x9E37_79B9_7F4A_7C15) | 1);
         let mut matrix = |file: Writer, name: &str, ty: TensorType, rows: usize, cols: usize| {
             let mut ty = ty;
             let mut data = random.matrix(ty, rows, cols);
-            if let Some(quantizer) = quantizer.and_then(|quantizer| quantizer.for_row(cols)) {
-                let mut values = vec![0.0; rows * cols];
-                spec_model::dequantize(ty, &data, &mut values).expect("whole blocks");
-                ty = quantizer.tensor_type();
-                data = vec![0; rows * ty.row_bytes(cols).expect("whole blocks")];
-                quantizer.quantize(&values, &mut data).expect("whole blocks");
+            let mut values = vec![0.0; rows * cols];
+            spec_model::dequantize(ty, &data, &mut values).expect("whole blocks");
+            match stored {
+                Stored::AsMade => {}
+                Stored::Floats => {
+                    ty = TensorType::F32;
+                    data = values.iter().flat_map(|value| value.to_le_bytes()).collect();
+                }
+                Stored::Quantized(quantizer) => {
+                    if let Some(quantizer) = quantizer.for_row(cols) {
+                        ty = quantizer.tensor_type();
+                        data = vec![0; rows * ty.row_bytes(cols).expect("whole blocks")];
+                        quantizer.quantize(&values, &mut data).expect("whole blocks");
+                    }
+                }
             }
             file.tensor(name, ty, &[cols as u64, rows as u64], &data)
         };
@@ -352,7 +374,7 @@ impl TinySpec {
 /// # Panics
 /// When the vocabulary is outside its range, or a width is no whole number of its type's blocks.
 pub fn gguf(spec: TinySpec) -> Vec<u8> {
-    spec.file(None).finish()
+    spec.file(Stored::AsMade).finish()
 }
 
 /// The same model with its matrices quantised: to the type asked for, or to the one that [`Quantizer::for_row`] gives.
@@ -360,7 +382,24 @@ pub fn gguf(spec: TinySpec) -> Vec<u8> {
 /// # Panics
 /// As [`gguf`].
 pub fn gguf_quantized(spec: TinySpec, quantizer: Quantizer) -> Vec<u8> {
-    spec.file(Some(quantizer)).finish()
+    spec.file(Stored::Quantized(quantizer)).finish()
+}
+
+/// The same model, number for number, with its matrices in F32.
+///
+/// # Panics
+/// As [`gguf`].
+pub fn gguf_floats(spec: TinySpec) -> Vec<u8> {
+    spec.file(Stored::Floats).finish()
+}
+
+/// How matrices are stored.
+#[derive(Clone, Copy, Debug)]
+enum Stored {
+    AsMade,
+    Floats,
+    /// Where rows allow it.
+    Quantized(Quantizer),
 }
 
 /// The printable characters that stand for the 256 bytes in a byte-level vocabulary, in the order of the bytes.

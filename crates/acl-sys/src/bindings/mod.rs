@@ -9,4 +9,5 @@ pub mod model;
 pub mod profiling;
 pub mod spec_atb;
 pub mod spec_atb_operations;
+pub mod spec_decode;
 pub mod stream;

@@ -10,7 +10,7 @@ use crate::operators::{
     Operator, activation::Activation, cache::ReshapeAndCache, elewise::Elewise, gather::Gather, linear::Linear,
     paged_attention::PagedAttention, reduce::Reduce, rms_norm::RmsNorm, rope::Rope, sampling::Multinomial,
     sampling::Sampling, self_attention::SelfAttention, softmax::Softmax, sort::Sort, split::Split,
-    transdata::Transdata,
+    transdata::Transdata, verify::Verify,
 };
 use crate::world::{Kind, world};
 use acl_sys::*;
@@ -155,6 +155,11 @@ exports! {
     /// Transdata.
     fn spec_atb_create_transdata(param: In<spec_atb_transdata_param>, made: Out<Handle>) {
         single(made, Transdata::new(param.get()?)?)
+    }
+
+    /// Verify, of the spec-decode module.
+    fn spec_atb_create_verify(param: In<spec_atb_verify_param>, made: Out<Handle>) {
+        single(made, Verify::new(param.get()?)?)
     }
 
     /// An event's record or wait.

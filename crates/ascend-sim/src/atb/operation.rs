@@ -156,6 +156,8 @@ impl Operation {
         match (&self.body, work) {
             (Body::Single(_), Work::Kernel(operator, plan)) => {
                 let task = kernel_task(operator, plan, inputs, outputs, workspace);
+                // The host queues each of its kernels; one call of them is counted where the task is queued.
+                crate::host::clock(world().config().cost.call * f64::from(plan.launches - 1));
                 queue(context, id, task)
             }
             (Body::Event { event, action }, _) => {
@@ -221,7 +223,8 @@ fn kernel_task(
         accesses.push(Access { address: workspace, len: scratch, usage: Usage::Write });
     }
     let moved = inputs.iter().chain(outputs).map(|argument| argument.desc.bytes() as f64).sum();
-    let cost = config.cost.kernel(plan.bytes.unwrap_or(moved), plan.multiply_adds);
+    let cost = config.cost.kernel(plan.bytes.unwrap_or(moved), plan.multiply_adds)
+        + config.cost.launch * f64::from(plan.launches - 1);
     let rows = inputs.first().map_or(0, |input| input.desc.rows().0);
     let by_shape = config.rounding == Rounding::ByShape && operator.sums();
     let (inputs, outputs) = (inputs.to_vec(), outputs.to_vec());

@@ -22,6 +22,7 @@ pub(crate) mod sort;
 pub(crate) mod split;
 pub(crate) mod tensor;
 pub(crate) mod transdata;
+pub(crate) mod verify;
 
 use crate::config::Soc;
 use crate::failure::{Failure, Outcome};
@@ -47,13 +48,15 @@ pub(crate) struct Plan {
     pub(crate) multiply_adds: f64,
     /// Bytes that the kernel moves; `None` for all of its tensors.
     pub(crate) bytes: Option<f64>,
+    /// Kernels that the operation is on a device, one after the other.
+    pub(crate) launches: u32,
     pub(crate) kernel: Kernel,
 }
 
 impl Plan {
     /// A plan that needs no workspace and moves its tensors once.
     pub(crate) fn new(kernel: impl Fn(&Bound) -> Outcome + Send + Sync + 'static) -> Self {
-        Self { scratch: 0, multiply_adds: 0.0, bytes: None, kernel: Arc::new(kernel) }
+        Self { scratch: 0, multiply_adds: 0.0, bytes: None, launches: 1, kernel: Arc::new(kernel) }
     }
 
     pub(crate) fn with_scratch(self, scratch: usize) -> Self {
@@ -66,6 +69,10 @@ impl Plan {
 
     pub(crate) fn with_bytes(self, bytes: f64) -> Self {
         Self { bytes: Some(bytes), ..self }
+    }
+
+    pub(crate) fn with_launches(self, launches: u32) -> Self {
+        Self { launches, ..self }
     }
 }
 

@@ -2,8 +2,9 @@
 
 use super::tensor::{Argument, Desc, Type};
 use super::{Operator, Plan, all_of, is, shape};
-use crate::config::Soc;
+use crate::config::{Soc, Ties};
 use crate::failure::{Outcome, parameter, require};
+use crate::world::world;
 use acl_sys::spec_atb_sort_param;
 
 pub(crate) struct Sort {
@@ -21,24 +22,27 @@ impl Sort {
 /// Indices of a row, largest value first; the first of equals, and numbers before what is none.
 pub(crate) fn descending(row: &[f32]) -> Vec<usize> {
     let mut order: Vec<usize> = (0..row.len()).collect();
-    order.sort_by(|a, b| compare(row, *a, *b));
+    order.sort_by(|a, b| compare(row, *a, *b, Ties::Lowest));
     order
 }
 
-fn compare(row: &[f32], a: usize, b: usize) -> std::cmp::Ordering {
+fn compare(row: &[f32], a: usize, b: usize, ties: Ties) -> std::cmp::Ordering {
     let key = |at: usize| if row[at].is_nan() { f32::NEG_INFINITY } else { row[at] };
-    key(b).total_cmp(&key(a)).then(row[a].is_nan().cmp(&row[b].is_nan())).then(a.cmp(&b))
+    let places = match ties {
+        Ties::Lowest => a.cmp(&b),
+        Ties::Highest => b.cmp(&a),
+    };
+    key(b).total_cmp(&key(a)).then(row[a].is_nan().cmp(&row[b].is_nan())).then(places)
 }
 
-/// The first `count` of [`descending`].
-fn largest(row: &[f32], count: usize) -> Vec<usize> {
-    if count == row.len() {
-        return descending(row);
-    }
+/// The `count` largest, largest first.
+fn largest(row: &[f32], count: usize, ties: Ties) -> Vec<usize> {
     let mut order: Vec<usize> = (0..row.len()).collect();
-    order.select_nth_unstable_by(count, |a, b| compare(row, *a, *b));
-    order.truncate(count);
-    order.sort_by(|a, b| compare(row, *a, *b));
+    if count < row.len() {
+        order.select_nth_unstable_by(count, |a, b| compare(row, *a, *b, ties));
+        order.truncate(count);
+    }
+    order.sort_by(|a, b| compare(row, *a, *b, ties));
     order
 }
 
@@ -67,12 +71,12 @@ impl Operator for Sort {
 
     fn plan(&self, inputs: &[Argument], _outputs: &[Argument], _soc: Soc) -> Outcome<Plan> {
         let (rows, width) = inputs[0].desc.rows();
-        let count = self.count;
+        let (count, ties) = (self.count, world().config().sort_ties);
         let plan = Plan::new(move |bound| {
             let x = bound.inputs[0].floats();
             let (mut values, mut indices) = (Vec::with_capacity(rows * count), Vec::with_capacity(rows * count));
             for row in x.chunks(width) {
-                for at in largest(row, count) {
+                for at in largest(row, count, ties) {
                     values.push(row[at]);
                     indices.push(at as i64);
                 }

@@ -170,6 +170,13 @@ pub(crate) fn create(machine: &Machine, op: &str, param: &Value) -> (Status, *mu
                 },
                 &mut made,
             ),
+            "verify" => api.spec_atb_create_verify(
+                &spec_atb_verify_param {
+                    rule: spec_atb_verify_rule(number(param, "rule", 1)),
+                    inverse_temperature: float(param, "inverse_temperature", 1.0),
+                },
+                &mut made,
+            ),
             "split" => {
                 let mut sizes = [0; 4];
                 for (to, from) in sizes.iter_mut().zip(param["sizes"].as_array().into_iter().flatten()) {

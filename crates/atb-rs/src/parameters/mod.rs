@@ -14,6 +14,7 @@ mod paged_attention;
 mod rope;
 mod sampling;
 mod self_attention;
+mod verify;
 
 pub(crate) use lower::Check;
 
@@ -26,6 +27,7 @@ pub use paged_attention::{PagedAttention, PagedMode};
 pub use rope::{Rope, RopeTables, Rotation};
 pub use sampling::{Multinomial, Reduce, Reduction, Sampling, Sort};
 pub use self_attention::{PrefillKernel, PrefillMask, SelfAttention};
+pub use verify::Verify;
 
 /// Parameters of an operation, for [`Operation::new`](crate::Operation::new). The types of this module are all there
 /// are.

@@ -1,6 +1,7 @@
 //! Loading the libraries, and the functions in them.
 
 use acl_sys::{Api, Error, Family, Since};
+use atb_rs::Runtime;
 
 use super::finding::{Fault, Finding, Section};
 use super::machine::Machine;
@@ -79,15 +80,11 @@ pub(crate) fn shim_is_there(api: &Api) -> Result<(), Error> {
     }
 }
 
-/// The module with operations of our own, beside the shim.
-pub(crate) fn module(machine: &Machine) -> Finding {
-    let places = machine.host.shim_places();
-    let folders =
-        places.iter().filter_map(|place| if place.is_file() { place.parent() } else { Some(place.as_path()) });
-    let file = folders.map(|folder| folder.join("libspec_decode.so")).find(|file| file.is_file());
-    match file {
-        Some(file) => Finding::fine("spec-decode module", file.display().to_string()),
-        None => Finding::note("spec-decode module", "not installed: drafts are verified on the host")
-            .fix("cargo xtask build-atb --with-spec-decode, where the checkout has its source"),
+/// The part of the shim with operations of our own.
+pub(crate) fn module(runtime: &Runtime) -> Finding {
+    if runtime.has_spec_decode() {
+        return Finding::fine("spec-decode module", "in the shim");
     }
+    Finding::note("spec-decode module", "not in the shim: drafts are verified on the host")
+        .fix("cargo xtask build-atb --installed --with-spec-decode")
 }

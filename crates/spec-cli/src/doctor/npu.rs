@@ -90,7 +90,7 @@ fn try_device(
     let ceiling = runtime.workspace_ceiling().map_err(failed("workspace"))?;
     section.add(Finding::fine("workspace", format!("up to {} MB; SPEC_ATB_MAX_WS_SIZE changes it", ceiling >> 20)));
     if !is_simulator {
-        section.add(libraries::module(machine));
+        section.add(libraries::module(runtime));
     }
     let (sum, product) = (add(&context), multiply(&context));
     sum.map_err(failed("self-test: add"))?.map_err(wrong("self-test: add"))?;

@@ -188,6 +188,10 @@ impl Drafter for NgramDrafter {
         }
     }
 
+    fn read(&mut self, generation: GenerationId, prompt: &[Token]) {
+        self.states.entry(generation).or_default().index.extend(prompt);
+    }
+
     fn draft(&mut self, context: DraftContext<'_>) -> Result<DraftTree, RuntimeError> {
         let State { index, copying, source } = self.states.entry(context.generation).or_default();
         index.extend(context.tokens);

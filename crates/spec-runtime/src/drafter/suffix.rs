@@ -190,6 +190,10 @@ impl Drafter for SuffixDrafter {
         copied(matched.unwrap_or(1))
     }
 
+    fn read(&mut self, generation: GenerationId, prompt: &[Token]) {
+        self.states.entry(generation).or_default().extend(prompt);
+    }
+
     fn draft(&mut self, context: DraftContext<'_>) -> Result<DraftTree, RuntimeError> {
         let text = self.states.entry(context.generation).or_default();
         text.extend(context.tokens);

@@ -1,0 +1,248 @@
+//! A decoder on a device as a [`Model`] of the engine.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use atb_rs::Chip;
+use parking_lot::Mutex;
+use spec_model::Checkpoint;
+use spec_runtime::kv::PagedKv;
+use spec_runtime::{Batch, Model, ModelConfig, Pass, Row, RuntimeError, SeqId, Stream};
+
+use crate::batch::Layout;
+use crate::pass::{AscendPass, Slots};
+use crate::shape::Shape;
+use crate::store::{Slot, Store};
+use crate::{AscendDevice, AscendError, AscendStream, LoadOptions, MemoryPlan, load};
+
+/// A model on an Ascend device, or on the simulator of one.
+///
+/// [`Model::submit`] queues a pass and returns; [`Pass::wait`] waits for it. Passes of one model follow each other: on
+/// several streams an event has to put them in order, else submitting fails and names both streams.
+pub struct AscendModel {
+    config: ModelConfig,
+    plan: MemoryPlan,
+    device: AscendDevice,
+    /// Where passes go that are submitted on the host's stream, or on another device's.
+    stream: AscendStream,
+    /// Taken before `pages` where both are needed.
+    state: Mutex<State>,
+    pages: Mutex<PagedKv>,
+    slots: Arc<Slots>,
+}
+
+struct State {
+    store: Store,
+    /// The stream of the last pass.
+    last: AscendStream,
+    /// Where each sequence's passes went, and how many failures its stream had told of then.
+    sequences: HashMap<SeqId, (AscendStream, u64)>,
+}
+
+impl AscendModel {
+    /// Brings the weights of `checkpoint` to the device of `stream`, and sets up the cache. The checkpoint is not needed
+    /// afterwards.
+    ///
+    /// # Errors
+    /// [`AscendError::Unsupported`], [`AscendError::Limit`] and [`AscendError::Choice`] for what ATB's operators do not
+    /// do, before anything is taken; [`AscendError::Memory`]; [`AscendError::Tensor`] for numbers out of range; what
+    /// the device reports.
+    pub fn load(
+        checkpoint: &Checkpoint,
+        stream: &AscendStream,
+        mut options: LoadOptions<'_>,
+    ) -> Result<Self, AscendError> {
+        let device = stream.device().clone();
+        device.require()?;
+        let shape = Shape::new(checkpoint, device.chip(), &options)?;
+        let plan = MemoryPlan::of(&shape);
+        let config = ModelConfig {
+            name: shape.model.clone(),
+            device: format!("{} ({}, {})", device.name(), chip_name(device.chip()), numbers(&shape)),
+            vocab: shape.vocab,
+            context: shape.context,
+            max_rows: shape.max_rows,
+        };
+        let pages = PagedKv::new(shape.kv_blocks, shape.block_tokens, shape.context);
+        let mut silent = |_, _| ();
+        let progress = options.progress.take();
+        let store = load::store(checkpoint, stream, shape, progress.unwrap_or(&mut silent))?;
+        Ok(Self {
+            config,
+            plan,
+            device,
+            stream: stream.clone(),
+            state: Mutex::new(State { store, last: stream.clone(), sequences: HashMap::new() }),
+            pages: Mutex::new(pages),
+            slots: Arc::default(),
+        })
+    }
+
+    /// What it takes of device and host.
+    #[must_use]
+    pub fn plan(&self) -> &MemoryPlan {
+        &self.plan
+    }
+
+    /// The stream that it was loaded on.
+    #[must_use]
+    pub fn stream(&self) -> &AscendStream {
+        &self.stream
+    }
+
+    /// Blocks of the cache that no sequence holds.
+    #[must_use]
+    pub fn free_blocks(&self) -> usize {
+        self.pages.lock().free_blocks()
+    }
+
+    /// Blocks of the cache.
+    #[must_use]
+    pub fn total_blocks(&self) -> usize {
+        self.pages.lock().total_blocks()
+    }
+
+    /// Tokens of a block.
+    #[must_use]
+    pub fn block_tokens(&self) -> usize {
+        self.pages.lock().block_tokens()
+    }
+
+    fn check(&self, rows: &[Row]) -> Result<(), RuntimeError> {
+        let ModelConfig { vocab, max_rows, .. } = self.config;
+        if rows.len() > max_rows {
+            let reason = format!("a pass carries {max_rows} rows, {} were given", rows.len());
+            return Err(RuntimeError::BadRow { row: max_rows, reason });
+        }
+        match rows.iter().find(|row| row.token as usize >= vocab) {
+            Some(row) => Err(RuntimeError::BadToken { token: row.token, vocab }),
+            None => Ok(()),
+        }
+    }
+
+    fn report(&self, error: AscendError) -> RuntimeError {
+        let error = match error {
+            AscendError::Call(call) => self.device.judge(call),
+            other => other,
+        };
+        error.at(self.device.name())
+    }
+
+    fn slot(&self, shape: &Shape) -> Result<Slot, AscendError> {
+        match self.slots.take() {
+            Some(slot) => Ok(slot),
+            None => Ok(Slot::new(&self.device, shape)?),
+        }
+    }
+}
+
+impl State {
+    /// A failure that a stream told of may have hit rows of any sequence that was open then.
+    fn require_sound(&mut self, rows: &[Row], stream: &AscendStream) -> Result<(), AscendError> {
+        for row in rows {
+            let (known, failures) =
+                self.sequences.entry(row.seq).or_insert_with(|| (stream.clone(), stream.failures()));
+            if known.failures() != *failures {
+                return Err(AscendError::Suspect);
+            }
+            if !known.is_same(stream) {
+                (*known, *failures) = (stream.clone(), stream.failures());
+            }
+        }
+        Ok(())
+    }
+}
+
+fn chip_name(chip: Chip) -> &'static str {
+    match chip {
+        Chip::A2 => "Atlas A2 or A3",
+        Chip::I310P => "Atlas 300I Duo",
+        _ => "another chip",
+    }
+}
+
+fn numbers(shape: &Shape) -> String {
+    let dtype = shape.dtype.data_type();
+    if shape.int8 { format!("int8 weights, {dtype}") } else { dtype.to_string() }
+}
+
+impl std::fmt::Debug for AscendModel {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("AscendModel").field("config", &self.config).finish_non_exhaustive()
+    }
+}
+
+impl Model for AscendModel {
+    fn config(&self) -> &ModelConfig {
+        &self.config
+    }
+
+    fn open(&self) -> Result<SeqId, RuntimeError> {
+        self.device.require().map_err(|error| self.report(error))?;
+        Ok(self.pages.lock().open())
+    }
+
+    fn close(&self, seq: SeqId) {
+        let mut state = self.state.lock();
+        state.sequences.remove(&seq);
+        self.pages.lock().close(seq);
+    }
+
+    fn kv_len(&self, seq: SeqId) -> Result<usize, RuntimeError> {
+        self.pages.lock().committed(seq)
+    }
+
+    fn reserve(&self, seq: SeqId, rows: usize) -> Result<(), RuntimeError> {
+        self.pages.lock().reserve(seq, rows)
+    }
+
+    fn settle(&self, seq: SeqId, path: &[u32]) -> Result<(), RuntimeError> {
+        let mut state = self.state.lock();
+        // Held until the moves are queued: they read blocks that are free already.
+        let mut pages = self.pages.lock();
+        let moves = pages.settle(seq, path)?;
+        if moves.is_empty() {
+            return Ok(());
+        }
+        let State { store, last, .. } = &mut *state;
+        store.compact(last, &moves).map_err(|error| {
+            let error = self.device.judge(error);
+            AscendError::Compaction(Box::new(error)).at(self.device.name())
+        })
+    }
+
+    fn submit(&self, stream: &dyn Stream, batch: &Batch) -> Result<Box<dyn Pass>, RuntimeError> {
+        let rows = &batch.rows[..];
+        self.check(rows)?;
+        self.device.require().map_err(|error| self.report(error))?;
+        let stream = AscendStream::of(stream, &self.device).unwrap_or(&self.stream);
+        let mut state = self.state.lock();
+        let layout = {
+            let mut pages = self.pages.lock();
+            let places = pages.append(rows)?;
+            Layout::new(&state.store.shape, &pages, rows, &places)?
+        };
+        let shape = &state.store.shape;
+        let mut pass = AscendPass {
+            stream: stream.clone(),
+            number: 0,
+            slot: None,
+            slots: Arc::clone(&self.slots),
+            index: layout.index.clone(),
+            vocab: shape.vocab,
+            dtype: shape.dtype,
+            softcap: shape.logit_softcap,
+        };
+        if rows.is_empty() {
+            return Ok(Box::new(pass));
+        }
+        state.require_sound(rows, stream).map_err(|error| self.report(error))?;
+        let mut slot = self.slot(&state.store.shape).map_err(|error| self.report(error))?;
+        pass.number = stream.begin_pass();
+        state.last = stream.clone();
+        // A slot of a pass that was queued in part is freed once the stream is past it.
+        state.store.forward(stream, &layout, &mut slot).map_err(|error| self.report(error.into()))?;
+        pass.slot = Some(slot);
+        Ok(Box::new(pass))
+    }
+}
