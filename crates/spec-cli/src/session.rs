@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
 use indicatif::{ProgressBar, ProgressStyle};
+use spec_ascend::AscendStream;
 use spec_core::Token;
 use spec_cpu::{CpuModel, Isa, KvType, LoadOptions, Pool};
 use spec_model::{Checkpoint, Error, Quantizer, TokenKind, Tokenizer};
@@ -15,6 +16,8 @@ use spec_runtime::{
 };
 
 use crate::args::{DraftKind, KvKind, ModelArgs, QuantKind, StorageArgs};
+use crate::ascend::Ascend;
+use crate::device::{CUDA_IS_NOT_BUILT, DeviceName};
 use crate::{pull, usage};
 
 /// A tokenizer as the engine sees it.
@@ -61,13 +64,54 @@ impl Opened {
     }
 }
 
-/// The device: one pool of threads, one family of kernels.
-pub(crate) struct Device {
+/// Where models run.
+pub(crate) enum Device {
+    Cpu(CpuDevice),
+    Ascend(Ascend),
+}
+
+impl Device {
+    /// Opens what `--device` names.
+    fn open(args: &ModelArgs) -> Result<Self> {
+        match args.device {
+            DeviceName::Cpu => Ok(Self::Cpu(CpuDevice::new(args.threads)?)),
+            DeviceName::Cuda => Err(usage(CUDA_IS_NOT_BUILT)),
+            name => Ok(Self::Ascend(Ascend::open(name)?)),
+        }
+    }
+
+    /// Loads a model, with the stream that its passes go to.
+    fn load(
+        &self,
+        checkpoint: &Checkpoint,
+        storage: StorageArgs,
+        context: usize,
+    ) -> Result<(Arc<dyn Model>, Option<AscendStream>)> {
+        match self {
+            Self::Cpu(device) => Ok((device.load(checkpoint, storage, context)?, None)),
+            Self::Ascend(device) => {
+                let stream = device.stream()?;
+                Ok((device.load(&stream, checkpoint, storage, context)?, Some(stream)))
+            }
+        }
+    }
+
+    /// What to tell a user whose device runs slowly.
+    pub(crate) fn warning(&self) -> Option<&'static str> {
+        match self {
+            Self::Cpu(device) => device.warning(),
+            Self::Ascend(_) => None,
+        }
+    }
+}
+
+/// The processor: one pool of threads, one family of kernels.
+pub(crate) struct CpuDevice {
     pool: Arc<Pool>,
     isa: Isa,
 }
 
-impl Device {
+impl CpuDevice {
     pub(crate) fn new(threads: Option<usize>) -> Result<Self> {
         let threads = match threads {
             Some(threads) => threads,
@@ -85,7 +129,7 @@ impl Device {
     }
 
     /// What to tell a user whose machine runs the slow kernels.
-    pub(crate) fn warning(&self) -> Option<&'static str> {
+    fn warning(&self) -> Option<&'static str> {
         (self.isa == Isa::Portable)
             .then_some("portable kernels ran, at about a tenth of the speed, where drafts do not pay: this machine has no AVX2, or SPEC_CPU_ISA asks for them")
     }
@@ -100,7 +144,7 @@ impl Device {
         };
         let mut options = LoadOptions::new(Arc::clone(&self.pool));
         options.kv = kv_type(storage.kv);
-        options.quant = storage.quant.map(quantizer);
+        options.quant = storage.quant.map(quantizer).transpose()?;
         options.context = Some(context);
         options.isa = Some(self.isa);
         options.progress = Some(&mut progress);
@@ -114,7 +158,7 @@ impl Device {
     }
 }
 
-fn progress_style() -> ProgressStyle {
+pub(crate) fn progress_style() -> ProgressStyle {
     ProgressStyle::with_template("{msg} {bar:30} {bytes}/{total_bytes}")
         .unwrap_or_else(|_| ProgressStyle::default_bar())
 }
@@ -127,18 +171,21 @@ pub(crate) fn kv_type(kv: KvKind) -> KvType {
     }
 }
 
-fn quantizer(quant: QuantKind) -> Quantizer {
-    match quant {
+fn quantizer(quant: QuantKind) -> Result<Quantizer> {
+    Ok(match quant {
         QuantKind::Q8_0 => Quantizer::Q8_0,
         QuantKind::Q4_0 => Quantizer::Q4_0,
         QuantKind::Q4K => Quantizer::Q4K,
-    }
+        QuantKind::Int8 => return Err(usage("--quant int8 is for --device ascend; on the CPU q8_0 is as wide")),
+    })
 }
 
 /// Target and drafter, ready to generate.
 pub(crate) struct Session {
     pub(crate) device: Device,
-    pub(crate) target: Arc<CpuModel>,
+    pub(crate) target: Arc<dyn Model>,
+    /// Where the target's passes go; `None` is the host's.
+    stream: Option<AscendStream>,
     pub(crate) vocabulary: Arc<Vocabulary>,
     pub(crate) drafter: Option<Box<dyn Drafter>>,
     pub(crate) load: Duration,
@@ -159,8 +206,8 @@ impl Session {
             None if draft.itself => Some(Opened::open(&args.model, args.text.pre_tokenizer.as_deref())?),
             None => None,
         };
-        let device = Device::new(args.threads)?;
-        let target = device.load(&opened.checkpoint, args.storage, context)?;
+        let device = Device::open(args)?;
+        let (target, stream) = device.load(&opened.checkpoint, args.storage, context)?;
         let mut drafters: Vec<Box<dyn Drafter>> = Vec::new();
         if draft.suffix {
             drafters.push(Box::new(SuffixDrafter::new()));
@@ -175,21 +222,32 @@ impl Session {
                 let name = file.checkpoint.name();
                 eprintln!("{name}: it holds {own} of {context} positions; behind them it drafts nothing");
             }
-            let model = device.load(&file.checkpoint, args.storage, own)?;
-            let drafter = ModelDrafter::new(model);
+            let (model, stream) = device.load(&file.checkpoint, args.storage, own)?;
+            let mut drafter = ModelDrafter::new(model);
+            if let Some(stream) = stream {
+                drafter = drafter.on_stream(Box::new(stream));
+            }
             // A copy of the target is there to be compared with it, token for token.
             drafters.push(Box::new(if draft.itself { drafter } else { drafter.with_shortlist()? }));
         }
         let drafter = (!drafters.is_empty()).then(|| Box::new(Chooser::new(drafters)) as Box<dyn Drafter>);
         let vocabulary = Arc::clone(&opened.vocabulary);
-        Ok(Self { device, target, vocabulary, drafter, load: begun.elapsed() })
+        Ok(Self { device, target, stream, vocabulary, drafter, load: begun.elapsed() })
     }
 
     /// An engine over the target that does not speculate.
     pub(crate) fn plain_engine(&self) -> Engine {
-        let target = Arc::clone(&self.target) as Arc<dyn Model>;
         let vocabulary = Arc::clone(&self.vocabulary) as Arc<dyn TokenText>;
-        Engine::new(target, vocabulary).with_row_kernels(spec_cpu::row_kernels(self.device.isa()))
+        // Rows of logits are the host's to go through, wherever they come from.
+        let isa = match &self.device {
+            Device::Cpu(device) => device.isa(),
+            Device::Ascend(_) => Isa::detect(),
+        };
+        let engine = Engine::new(Arc::clone(&self.target), vocabulary).with_row_kernels(spec_cpu::row_kernels(isa));
+        match &self.stream {
+            Some(stream) => engine.on_stream(Box::new(stream.clone())),
+            None => engine,
+        }
     }
 
     /// The engine that the flags ask for. The drafter goes with it.

@@ -474,6 +474,77 @@ fn the_doctor_tries_the_simulator_that_its_variable_names() {
 }
 
 impl Files {
+    /// Runs `spec` where the simulator is the one beside this test.
+    fn spec_simulated(&self, line: &str, config: &str) -> Ran {
+        let library = std::env::current_exe().expect("a test has a file").with_file_name("libascend_sim.so");
+        let words: Vec<&str> = line.split(' ').collect();
+        let simulator = library.display().to_string();
+        self.spec_with(&words, &[("SPEC_ASCEND_SIM", &simulator), ("ASCEND_SIM_CONFIG", config)])
+    }
+}
+
+#[test]
+fn the_simulated_device_answers_the_same_with_and_without_drafts() {
+    let files = Files::new();
+    let tail = "--device ascend-sim -n 30 -p hello --output ids";
+    let run =
+        |drafts: &str| files.spec_simulated(&format!("generate --model target.gguf {drafts} {tail}"), "delay=0").ok();
+    let plain = run("--draft none").out();
+    assert_eq!(plain.trim().split(',').count(), 30, "{plain}");
+    for drafts in [
+        "--draft self --draft-len 3",
+        "--draft model --draft-model draft.gguf --draft-len 4",
+        "--quant int8 --draft self --draft-len 2",
+    ] {
+        let drafted = run(drafts);
+        let said = drafted.err();
+        assert!(said.contains("draft tokens accepted"), "{drafts}: {said}");
+        assert!(!drafts.contains("self") || said.contains("100 % of"), "{drafts}: {said}");
+        assert!(drafts.contains("int8") || drafted.out() == plain, "{drafts}: {} and {plain}", drafted.out());
+    }
+    let sampled = |drafts: &str| run(&format!("{drafts} --temperature 0.9 --seed 7")).out();
+    assert_eq!(sampled("--draft none"), sampled("--draft model --draft-model draft.gguf --draft-len 4"));
+}
+
+#[test]
+fn what_a_device_cannot_do_is_said_in_a_line() {
+    let files = Files::new();
+    let run = |line: &str, config: &str| {
+        files.spec_simulated(&format!("generate --model target.gguf -n 4 -p hi {line}"), config)
+    };
+    run("--device cuda", "").refused(2, &["not built yet"]);
+    run("--device ascend-sim --kv q8", "").refused(2, &["--kv", "f16 or bf16"]);
+    run("--device ascend-sim --quant q8_0", "").refused(2, &["--quant", "int8"]);
+    run("--quant int8", "").refused(2, &["--device ascend"]);
+    run("--device ascend-sim", "delay=0; memory=97M")
+        .refused(1, &["ascend-sim", "bytes free", "lower the context", "KV cache"]);
+    run("--device ascend-sim", "delay=0; fault=task.Linear:5:lost").refused(1, &["ascend-sim", "lost", "npu-smi info"]);
+    run("--device ascend-sim", "delay=0; fault=task.Linear:5:507015").refused(1, &["507015", "AICORE_EXCEPTION"]);
+    files.gpt2("gpt2.gguf");
+    let refused = files.spec_simulated("generate --model gpt2.gguf -n 4 -p hi --device ascend-sim", "delay=0");
+    refused.refused(1, &["cannot run on Ascend", "norms with a mean", "--device cpu"]);
+}
+
+#[test]
+fn inspect_plans_the_memory_of_an_npu() {
+    let files = Files::new();
+    let json: Value = serde_json::from_str(&files.spec("inspect --model target.gguf --json").ok().out()).expect("JSON");
+    let plan = &json["ascend"];
+    let parts: u64 = plan["parts"].as_object().expect("parts").values().filter_map(Value::as_u64).sum();
+    assert_eq!(plan["device_bytes"].as_u64(), Some(parts));
+    assert_eq!(plan["parts"]["a context of ATB for the stream"].as_u64(), Some(96 << 20));
+    let text = files.spec("inspect --model target.gguf").ok().out();
+    assert!(text.contains("memory of an Atlas A2, for 256 positions") && text.contains("KV cache, "), "{text}");
+    files.gpt2("gpt2.gguf");
+    let text = files.spec("inspect --model gpt2.gguf").ok().out();
+    assert!(text.contains("cannot run on Ascend: norms with a mean"), "{text}");
+}
+
+impl Files {
+    fn gpt2(&self, name: &str) {
+        std::fs::write(self.path(name), tiny::gguf(TinySpec::gpt2())).expect("a file");
+    }
+
     /// Writes `name`, the target's file with the bytes behind `key` replaced; `skip` of them stay.
     fn patched(&self, name: &str, key: &str, skip: usize, with: &[u8]) {
         let mut bytes = std::fs::read(self.path("target.gguf")).expect("the target");

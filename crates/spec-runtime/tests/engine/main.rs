@@ -10,6 +10,7 @@ mod limits;
 mod lossless;
 mod rules;
 mod together;
+mod verdicts;
 
 use std::sync::Arc;
 
