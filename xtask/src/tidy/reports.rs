@@ -25,12 +25,14 @@ const MOST_WAITING: usize = 10;
 const WAITS: &str = "waits for ";
 const NOT_APPLICABLE: &str = "not applicable: ";
 
-/// The names of the tests in a source file.
+/// The names of the tests in a source file: functions marked so, and claims that a macro makes a test of for every device.
 pub(crate) fn tests_in(source: &str) -> impl Iterator<Item = &str> {
-    let mut lines = source.lines().map(str::trim);
-    std::iter::from_fn(move || {
-        lines.find(|line| *line == "#[test]")?;
-        let declaration = lines.find_map(|line| line.strip_prefix("fn "))?;
+    let mut is_marked = false;
+    source.lines().map(str::trim).filter_map(move |line| {
+        is_marked |= line == "#[test]";
+        let claim = line.strip_prefix("pub fn ").filter(|declaration| declaration.contains("(backend: &Backend<"));
+        let declaration = claim.or_else(|| line.strip_prefix("fn ").filter(|_| is_marked))?;
+        is_marked = false;
         Some(declaration.split('(').next().unwrap_or(declaration))
     })
 }
@@ -131,8 +133,9 @@ mod tests {
 
     #[test]
     fn tests_are_found_behind_their_attributes() {
-        let source =
-            "fn helper() {}\n#[test]\nfn a() {}\n    #[test]\n    #[ignore = \"why\"]\n    fn b(x in 0..3) {}\n";
+        let source = "fn helper() {}\n#[test]\nfn a() {}\n    #[test]\n    #[ignore = \"why\"]\n    fn b(x in 0..3) {}\n    fn inner() {}\n";
         assert_eq!(tests_in(source).collect::<Vec<_>>(), ["a", "b"]);
+        let claims = "pub fn it_holds(backend: &Backend<'_>) {\npub fn run(backend: usize) {\nfn room() {}\n";
+        assert_eq!(tests_in(claims).collect::<Vec<_>>(), ["it_holds"]);
     }
 }
