@@ -125,7 +125,8 @@ pub fn another_model_is_mostly_refused(backend: &Backend<'_>) {
         let sampled = run(target, drafter(), request);
         assert_eq!(sampled.tokens.len(), LENGTH, "{name}");
         // A model whose text is one token over and over, as random weights may have it, is easily guessed.
-        if plain.tokens.iter().all(|token| *token == plain.tokens[0]) {
+        let last = plain.tokens[LENGTH - 1];
+        if 2 * plain.tokens.iter().filter(|token| **token == last).count() > LENGTH {
             return;
         }
         varied.set(varied.get() + 1);
