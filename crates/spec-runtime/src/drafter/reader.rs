@@ -48,7 +48,7 @@ impl Reader {
 
     /// Forgets all but the first `kept` of the target's tokens; gives their number in the draft model's.
     pub(super) fn truncate(&mut self, generation: GenerationId, kept: usize) -> usize {
-        let Reading { text, ends, is_stuck } = self.texts.entry(generation).or_default();
+        let Some(Reading { text, ends, is_stuck }) = self.texts.get_mut(&generation) else { return 0 };
         ends.truncate(kept);
         text.truncate(ends.last().copied().unwrap_or(0));
         *is_stuck = false;
