@@ -63,7 +63,7 @@ pub(crate) fn run(options: &Options) -> Result<ExitCode> {
     let binary = binary::build("spec-cli", "spec")?;
 
     let mut demo = Command::new(&binary);
-    demo.arg("demo").arg("--model").arg(&model);
+    demo.env("SPEC_CONFIG", "none").arg("demo").arg("--model").arg(&model);
     match &draft_model {
         Some(file) => demo.args(["--draft", "auto", "--draft-model"]).arg(file),
         None => demo.args(["--draft", "ngram"]),

@@ -24,7 +24,8 @@ impl Launcher {
             }
             None => Command::new(program),
         };
-        command.stdin(Stdio::null());
+        // What runs is what the line says: our binary takes no flags from the user's configuration.
+        command.stdin(Stdio::null()).env("SPEC_CONFIG", "none");
         command
     }
 }

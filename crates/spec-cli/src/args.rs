@@ -1,11 +1,24 @@
-//! The command line as typed. Each flag is defined once.
+//! The command line as typed. Each flag is defined once; `config` sets flags from the environment and a file.
 
+mod chat;
+mod help;
+mod tools;
+
+use std::io::IsTerminal;
 use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
-use spec_core::{Fixed, LENGTH_POLICIES, LengthPolicy, LengthPolicyName, RULES, RuleName, Token};
+use spec_core::{Fixed, LENGTH_POLICIES, LengthPolicy, LengthPolicyName, RULES, RuleName, SamplingParams, Token};
+use spec_runtime::StopRules;
 
-use crate::device::DeviceName;
+pub(crate) use chat::ChatArgs;
+pub(crate) use tools::{
+    Bench, BenchArgs, BenchForwardArgs, CompletionsArgs, DemoArgs, DoctorArgs, InspectArgs, LogitsKind, ManArgs,
+    PullArgs, TokenizeArgs,
+};
+
+use crate::color::{ColorKind, Shown};
+use crate::memory::Size;
 
 /// Faster generation from large language models, token for token the same as without.
 #[derive(Debug, Parser)]
@@ -13,20 +26,29 @@ use crate::device::DeviceName;
     name = "spec",
     version,
     max_term_width = 100,
-    after_help = "Exit codes: 0 done, 1 failed, 2 the command line was wrong.\n\
-        SPEC_CPU_ISA chooses the kernels: avx512vnni, avx2vnni, avx2 or portable; by default the fastest\n\
-        that the processor runs.\n\n\
-        Try: spec generate --model MODEL.gguf --chat -p 'Write a haiku about rivers.'"
+    after_help = help::OVERVIEW
 )]
 pub(crate) struct Cli {
     #[command(subcommand)]
     pub(crate) command: Command,
+
+    /// Read flags from this file and not from the user's own; `none` reads none
+    #[arg(long, value_name = "FILE", global = true, help_heading = "Configuration")]
+    pub(crate) config: Option<PathBuf>,
+
+    /// Print the value of every flag of the command, and where it comes from, and do nothing
+    #[arg(long, global = true, help_heading = "Configuration")]
+    pub(crate) print_config: bool,
 }
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
     /// Continue a prompt, with speculation unless `--draft none`
+    #[command(after_help = help::GENERATE, after_long_help = help::generate_long())]
     Generate(Box<GenerateArgs>),
+    /// Talk with a model; lines of standard input are its turns when that is no terminal
+    #[command(after_help = help::CHAT, after_long_help = help::chat_long())]
+    Chat(Box<ChatArgs>),
     /// Show what a model file holds
     Inspect(InspectArgs),
     /// Show how a text is split into tokens
@@ -39,6 +61,11 @@ pub(crate) enum Command {
     Pull(PullArgs),
     /// Look at this machine and say what is wrong with it, and what to do
     Doctor(DoctorArgs),
+    /// Print a script that completes commands and flags in a shell
+    #[command(after_help = help::COMPLETIONS)]
+    Completions(CompletionsArgs),
+    /// Print the manual page, or write one for every command
+    Man(ManArgs),
 }
 
 /// Where guesses come from.
@@ -202,6 +229,10 @@ pub(crate) struct ModelArgs {
 
     #[command(flatten)]
     pub(crate) storage: StorageArgs,
+
+    /// Memory that may be taken, such as 300MB or 2GiB: what needs more is refused before it is loaded, with what would fit
+    #[arg(long, value_name = "SIZE", help_heading = "Device")]
+    pub(crate) mem_limit: Option<Size>,
 }
 
 impl ModelArgs {
@@ -235,28 +266,9 @@ fn rules() -> String {
     help + "When not given, greedy at temperature 0, else coupled."
 }
 
+/// How tokens are chosen and drafts judged: what `generate` and `chat` share.
 #[derive(Debug, Args)]
-#[command(group = clap::ArgGroup::new("input").required(true).args(["prompt", "file", "ids"]))]
-pub(crate) struct GenerateArgs {
-    #[command(flatten)]
-    pub(crate) model: ModelArgs,
-
-    /// The prompt
-    #[arg(long, short, value_name = "TEXT", help_heading = "Prompt", allow_hyphen_values = true)]
-    pub(crate) prompt: Option<String>,
-
-    /// Read the prompt from a file, or from standard input when it is `-`
-    #[arg(long, short, value_name = "FILE", help_heading = "Prompt")]
-    pub(crate) file: Option<PathBuf>,
-
-    /// The prompt as token ids, used exactly as given
-    #[arg(long, value_name = "1,2,3", value_delimiter = ',', help_heading = "Prompt")]
-    pub(crate) ids: Option<Vec<Token>>,
-
-    /// Put the prompt into the model's chat template, as the user's message
-    #[arg(long, conflicts_with = "ids", help_heading = "Prompt")]
-    pub(crate) chat: bool,
-
+pub(crate) struct SamplingArgs {
     /// Which guesses are kept; by default those that leave the answer token for token the same
     #[arg(long, value_name = "NAME[:x]", long_help = rules(), help_heading = "Speculation")]
     pub(crate) rule: Option<RuleName>,
@@ -297,17 +309,112 @@ pub(crate) struct GenerateArgs {
     #[arg(long, value_name = "ID=X", value_parser = logit_bias, help_heading = "Sampling")]
     pub(crate) logit_bias: Vec<(Token, f32)>,
 
-    /// Answer with JSON that this schema, in a file, describes
-    #[arg(long, value_name = "FILE", help_heading = "Sampling")]
-    pub(crate) json_schema: Option<PathBuf>,
-
-    /// Answer with a JSON object
-    #[arg(long, conflicts_with = "json_schema", help_heading = "Sampling")]
-    pub(crate) json_object: bool,
-
     /// The same seed gives the same answer; a fresh one is drawn and reported when not given
     #[arg(long, value_name = "S", help_heading = "Sampling")]
     pub(crate) seed: Option<u64>,
+}
+
+impl SamplingArgs {
+    /// The sampling parameters, if they and the rule go together.
+    pub(crate) fn params(&self, vocab: usize) -> Result<SamplingParams, String> {
+        let params = SamplingParams {
+            temperature: self.temperature,
+            top_k: self.top_k,
+            top_p: self.top_p,
+            min_p: self.min_p,
+            repeat_penalty: self.repeat_penalty,
+            presence_penalty: self.presence_penalty,
+            frequency_penalty: self.frequency_penalty,
+            penalty_window: self.penalty_window,
+            logit_bias: self.logit_bias.clone(),
+        };
+        params.validate(vocab).map_err(|error| error.to_string())?;
+        match self.rule {
+            Some(rule) if rule.entry().name == "greedy" && !params.is_greedy() => {
+                Err(format!("--rule greedy is for --temperature 0, and it is {}", params.temperature))
+            }
+            _ => Ok(params),
+        }
+    }
+}
+
+/// Where an answer ends.
+#[derive(Debug, Args)]
+pub(crate) struct StopArgs {
+    /// End the answer before this text; may be given several times
+    #[arg(long, value_name = "TEXT", allow_hyphen_values = true, help_heading = "Limits")]
+    pub(crate) stop: Vec<String>,
+
+    /// End the answer at this token id, beside the model's own end tokens; may be given several times
+    #[arg(long, value_name = "ID", help_heading = "Limits")]
+    pub(crate) stop_id: Vec<Token>,
+}
+
+impl StopArgs {
+    /// What ends an answer of a model with these end tokens, or what is wrong with the flags.
+    pub(crate) fn rules(&self, ends: &[Token], vocab: usize, max_tokens: usize) -> Result<StopRules, String> {
+        if let Some(id) = self.stop_id.iter().find(|&&id| id as usize >= vocab) {
+            return Err(format!("--stop-id {id} is not in the vocabulary of {vocab} tokens"));
+        }
+        if self.stop.iter().any(String::is_empty) {
+            return Err("--stop is empty; it would end every answer at once".into());
+        }
+        let end_ids = ends.iter().chain(&self.stop_id).copied().collect();
+        Ok(StopRules { end_ids, texts: self.stop.clone(), max_tokens })
+    }
+}
+
+/// How drafts show in an answer.
+#[derive(Clone, Copy, Debug, Args)]
+pub(crate) struct ShowArgs {
+    /// Colour tokens by what they are to the draft: accepted, corrected, bonus; `=all` shows rejected ones too, struck through
+    #[arg(
+        long,
+        value_enum,
+        value_name = "WHAT",
+        num_args = 0..=1,
+        require_equals = true,
+        default_missing_value = "kept",
+        help_heading = "Output"
+    )]
+    pub(crate) show_accept: Option<Shown>,
+
+    /// When to use colours
+    #[arg(long, value_enum, value_name = "WHEN", default_value_t = ColorKind::Auto, help_heading = "Output")]
+    pub(crate) color: ColorKind,
+}
+
+impl ShowArgs {
+    /// What is shown of drafts in an answer that goes to `stream`.
+    pub(crate) fn on(self, stream: &impl IsTerminal) -> Option<Shown> {
+        self.show_accept.filter(|_| self.color.applies_to(stream))
+    }
+}
+
+#[derive(Debug, Args)]
+#[command(group = clap::ArgGroup::new("input").required(true).args(["prompt", "file", "ids"]))]
+pub(crate) struct GenerateArgs {
+    #[command(flatten)]
+    pub(crate) model: ModelArgs,
+
+    /// The prompt
+    #[arg(long, short, value_name = "TEXT", help_heading = "Prompt", allow_hyphen_values = true)]
+    pub(crate) prompt: Option<String>,
+
+    /// Read the prompt from a file, or from standard input when it is `-`
+    #[arg(long, short, value_name = "FILE", help_heading = "Prompt")]
+    pub(crate) file: Option<PathBuf>,
+
+    /// The prompt as token ids, used exactly as given
+    #[arg(long, value_name = "1,2,3", value_delimiter = ',', help_heading = "Prompt")]
+    pub(crate) ids: Option<Vec<Token>>,
+
+    /// Put the prompt into the model's chat template, as the user's message
+    #[arg(long, conflicts_with = "ids", help_heading = "Prompt")]
+    pub(crate) chat: bool,
+
+    #[command(flatten)]
+    pub(crate) sampling: SamplingArgs,
 
     /// Tokens to generate at most
     #[arg(
@@ -324,13 +431,16 @@ pub(crate) struct GenerateArgs {
     #[arg(long, value_name = "N", help_heading = "Limits")]
     pub(crate) context: Option<usize>,
 
-    /// End the answer before this text; may be given several times
-    #[arg(long, value_name = "TEXT", allow_hyphen_values = true, help_heading = "Limits")]
-    pub(crate) stop: Vec<String>,
+    #[command(flatten)]
+    pub(crate) stop: StopArgs,
 
-    /// End the answer at this token id, beside the model's own end tokens; may be given several times
-    #[arg(long, value_name = "ID", help_heading = "Limits")]
-    pub(crate) stop_id: Vec<Token>,
+    /// Answer with JSON that this schema, in a file, describes
+    #[arg(long, value_name = "FILE", help_heading = "Sampling")]
+    pub(crate) json_schema: Option<PathBuf>,
+
+    /// Answer with a JSON object
+    #[arg(long, conflicts_with = "json_schema", help_heading = "Sampling")]
+    pub(crate) json_object: bool,
 
     /// Report each token's log-probability and the N likeliest alternatives, in `--json`
     #[arg(long, value_name = "N", help_heading = "Output")]
@@ -340,135 +450,10 @@ pub(crate) struct GenerateArgs {
     #[arg(long, value_enum, default_value_t = OutputKind::Text, help_heading = "Output")]
     pub(crate) output: OutputKind,
 
+    #[command(flatten)]
+    pub(crate) show: ShowArgs,
+
     /// One JSON object with the answer and all figures, instead of text
     #[arg(long, help_heading = "Output")]
-    pub(crate) json: bool,
-}
-
-#[derive(Debug, Args)]
-#[command(
-    after_help = "The environment: HF_ENDPOINT is another hub, such as a mirror; HF_TOKEN is for what is not public;\n\
-        SPEC_MODELS is where models are kept; SSL_CERT_FILE has the certificates of a network's own."
-)]
-pub(crate) struct PullArgs {
-    /// `hf:ORG/REPO[@REVISION][:FILE]`; without FILE the one GGUF file of the repository, or its safetensors
-    #[arg(value_name = "SOURCE")]
-    pub(crate) source: String,
-}
-
-#[derive(Debug, Args)]
-pub(crate) struct InspectArgs {
-    #[command(flatten)]
-    pub(crate) file: FileArgs,
-
-    /// A JSON object instead of text
-    #[arg(long)]
-    pub(crate) json: bool,
-}
-
-#[derive(Debug, Args)]
-pub(crate) struct TokenizeArgs {
-    #[command(flatten)]
-    pub(crate) file: FileArgs,
-
-    /// Parse special tokens in the text, and add the beginning token where the model asks for one
-    #[arg(long)]
-    pub(crate) special: bool,
-
-    /// Print `{"tokens": [...]}`
-    #[arg(long)]
-    pub(crate) json: bool,
-
-    /// The text
-    #[arg(allow_hyphen_values = true)]
-    pub(crate) text: String,
-}
-
-#[derive(Debug, Args)]
-pub(crate) struct BenchArgs {
-    #[command(subcommand)]
-    pub(crate) bench: Bench,
-}
-
-#[derive(Debug, Subcommand)]
-pub(crate) enum Bench {
-    /// Time passes of several row counts, interleaved, beside the machine's ceilings
-    Forward(BenchForwardArgs),
-}
-
-/// Rows whose logits a pass delivers.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
-pub(crate) enum LogitsKind {
-    /// Every row's, as verification needs them
-    All,
-    /// The last row's, as prefill needs them
-    Last,
-}
-
-#[derive(Debug, Args)]
-pub(crate) struct BenchForwardArgs {
-    /// A GGUF or safetensors file, any file of a set, or a folder with one of these
-    #[arg(long, short, value_name = "FILE")]
-    pub(crate) model: PathBuf,
-
-    /// Row counts
-    #[arg(long, value_name = "N,N", value_delimiter = ',', default_value = "1,2,4,8,16,512")]
-    pub(crate) rows: Vec<usize>,
-
-    /// Tokens in the KV cache before the pass
-    #[arg(long, value_name = "N", default_value_t = 0)]
-    pub(crate) context: usize,
-
-    /// Rows whose logits are computed
-    #[arg(long, value_enum, default_value_t = LogitsKind::All)]
-    pub(crate) logits: LogitsKind,
-
-    /// Rounds; each runs every row count once and both ceilings
-    #[arg(long, value_name = "N", default_value_t = 15)]
-    pub(crate) rounds: usize,
-
-    /// Worker threads; all cores when not given
-    #[arg(long, value_name = "N", value_parser = threads)]
-    pub(crate) threads: Option<usize>,
-
-    #[command(flatten)]
-    pub(crate) storage: StorageArgs,
-
-    /// One JSON object instead of a table
-    #[arg(long)]
-    pub(crate) json: bool,
-}
-
-#[derive(Debug, Args)]
-pub(crate) struct DemoArgs {
-    #[command(flatten)]
-    pub(crate) model: ModelArgs,
-
-    /// A directory of prompts, one `.txt` file each
-    #[arg(long, value_name = "DIR")]
-    pub(crate) prompts: PathBuf,
-
-    /// Tokens to generate at most
-    #[arg(long, short = 'n', value_name = "N", default_value_t = 200)]
-    pub(crate) max_tokens: usize,
-
-    /// A JSON line per prompt instead of a table
-    #[arg(long)]
-    pub(crate) json: bool,
-}
-
-#[derive(Debug, Args)]
-#[command(
-    after_help = "Exit codes: 0 the device can be used, 1 the CPU path fails, 2 the command line was wrong, 3 a library is \
-        missing, 4 driver or device, 5 permission, 6 versions do not fit, 7 memory, 8 ATB.\n\
-        Without --device the CPU decides, and what else is here is looked at."
-)]
-pub(crate) struct DoctorArgs {
-    /// The device that has to work: cpu, ascend, ascend:N, ascend-sim or cuda
-    #[arg(long, value_name = "NAME")]
-    pub(crate) device: Option<DeviceName>,
-
-    /// One JSON object instead of text
-    #[arg(long)]
     pub(crate) json: bool,
 }

@@ -1,59 +1,39 @@
 use std::io::{IsTerminal, Read, Write};
 use std::path::Path;
 use std::process::ExitCode;
+use std::sync::Arc;
 
 use anyhow::{Context, Result};
-use spec_core::{SamplingParams, Token};
+use spec_core::Token;
 use spec_model::Message;
-use spec_runtime::{CancelToken, Constraint, Grammars, Request, RuntimeError, StopRules};
+use spec_runtime::{CancelToken, Constraint, Grammars, Request, RuntimeError};
 
 use crate::args::GenerateArgs;
 use crate::printer::Printer;
 use crate::session::{Opened, Session};
-use crate::{report, usage};
+use crate::{color, report, usage};
 
 pub(crate) fn run(args: GenerateArgs) -> Result<ExitCode> {
     let draft_len = args.model.lengths().map_err(usage)?;
-    let sampling = SamplingParams {
-        temperature: args.temperature,
-        top_k: args.top_k,
-        top_p: args.top_p,
-        min_p: args.min_p,
-        repeat_penalty: args.repeat_penalty,
-        presence_penalty: args.presence_penalty,
-        frequency_penalty: args.frequency_penalty,
-        penalty_window: args.penalty_window,
-        logit_bias: args.logit_bias.clone(),
-    };
     let opened = Opened::open(&args.model.model, args.model.text.pre_tokenizer.as_deref())?;
     let vocab = opened.tokenizer().real_vocab_size();
-    sampling.validate(vocab).map_err(|error| usage(error.to_string()))?;
-    if args.rule.is_some_and(|rule| rule.entry().name == "greedy") && !sampling.is_greedy() {
-        return Err(usage(format!("--rule greedy is for --temperature 0, and it is {}", sampling.temperature)));
-    }
+    let sampling = args.sampling.params(vocab).map_err(usage)?;
     let prompt = prompt_tokens(&args, &opened)?;
-    if let Some(id) = args.stop_id.iter().find(|&&id| id as usize >= vocab) {
-        return Err(usage(format!("--stop-id {id} is not in the vocabulary of {vocab} tokens")));
-    }
-    if args.stop.iter().any(String::is_empty) {
-        return Err(usage("--stop is empty; it would end every answer at once"));
-    }
+    let stop = args.stop.rules(opened.tokenizer().end_ids(), vocab, args.max_tokens).map_err(usage)?;
     let context = context(&args, prompt.len(), opened.checkpoint.config().context_length)?;
     let constraint = constraint(&args, &opened)?;
 
     let mut session = Session::load(&args.model, &opened, context)?;
     let mut engine = session.engine();
     let drafter = engine.drafter().unwrap_or("none").to_owned();
-    let mut end_ids = opened.tokenizer().end_ids().to_vec();
-    end_ids.extend(&args.stop_id);
     let cancel = CancelToken::new();
     let request = Request {
         prompt,
         sampling,
-        seed: args.seed,
+        seed: args.sampling.seed,
         choice: 0,
-        stop: StopRules { end_ids, texts: args.stop.clone(), max_tokens: args.max_tokens },
-        rule: args.rule.map(Into::into),
+        stop,
+        rule: args.sampling.rule.map(Into::into),
         draft_len,
         draft_width: args.model.draft_width.unwrap_or(usize::MAX),
         logprobs: args.logprobs,
@@ -61,7 +41,17 @@ pub(crate) fn run(args: GenerateArgs) -> Result<ExitCode> {
         cancel: cancel.clone(),
     };
 
-    let mut printer = if args.json { None } else { Some(Printer::new(args.output, std::io::stdout(), cancel)?) };
+    let shown = args.show.on(&std::io::stdout());
+    let mut printer = match args.json {
+        true => None,
+        false => {
+            let mut printer = Printer::new(args.output, std::io::stdout(), cancel)?;
+            if let Some(shown) = shown {
+                printer.show(shown, Arc::clone(&session.vocabulary) as _);
+            }
+            Some(printer)
+        }
+    };
     let result = engine.generate(request, &mut |emitted| {
         if let Some(printer) = &mut printer {
             printer.print(emitted);
@@ -78,6 +68,9 @@ pub(crate) fn run(args: GenerateArgs) -> Result<ExitCode> {
     if args.json {
         writeln!(std::io::stdout(), "{}", report::json(&completion, &drafter, session.load))?;
     } else {
+        if let Some(shown) = shown {
+            eprintln!("{}", color::legend(shown));
+        }
         eprintln!("{}", report::footer(&completion, &drafter, session.device.warning()));
     }
     Ok(ExitCode::SUCCESS)

@@ -6,6 +6,8 @@ use serde_json::{Value, json};
 use spec_core::TokenLogProb;
 use spec_runtime::{Completion, SpeculationStats};
 
+use crate::memory;
+
 /// What a reader of the answer may have waited for, and wants explained.
 const NOTICEABLE: Duration = Duration::from_millis(50);
 
@@ -24,6 +26,9 @@ pub(crate) fn footer(completion: &Completion, drafter: &str, warning: Option<&st
             stats.drafted,
             stats.mean_accepted_length()
         );
+        if stats.ahead.drafted > 0 {
+            line += &format!(", {} of {} made ahead were of use", stats.ahead.used, stats.ahead.drafted);
+        }
     } else if drafter != "none" {
         line += &format!("; {drafter}: nothing to draft");
     }
@@ -46,6 +51,7 @@ pub(crate) fn json(completion: &Completion, drafter: &str, load: Duration) -> Va
         "text": completion.text,
         "finish_reason": completion.finish.name(),
         "prompt_tokens": completion.prompt_tokens,
+        "cached_tokens": completion.cached_tokens,
         "completion_tokens": completion.completion_tokens,
         "seed": completion.seed,
         "timings": {
@@ -54,6 +60,7 @@ pub(crate) fn json(completion: &Completion, drafter: &str, load: Duration) -> Va
             "draft_load_ms": millis(timings.preparation),
             "decode_ms": millis(timings.decode),
             "draft_ms": millis(timings.draft),
+            "ahead_ms": millis(timings.ahead),
             "verify_ms": millis(timings.verify),
             "sample_ms": millis(timings.sample),
             "rollback_ms": millis(timings.rollback),
@@ -61,6 +68,9 @@ pub(crate) fn json(completion: &Completion, drafter: &str, load: Duration) -> Va
         },
         "speculation": speculation(&completion.speculation, drafter, completion.rule),
     });
+    if let Some(peak) = memory::peak_resident() {
+        object["peak_resident_bytes"] = peak.0.into();
+    }
     if let Some(logprobs) = &completion.logprobs {
         object["logprobs"] = logprobs.iter().map(logprob).collect();
     }
@@ -81,6 +91,7 @@ fn speculation(stats: &SpeculationStats, drafter: &str, rule: &str) -> Value {
         "acceptance_rate": stats.acceptance_rate(),
         "mean_accepted_length": stats.mean_accepted_length(),
         "tokens_per_round": stats.tokens_per_round(),
+        "ahead": { "drafted": stats.ahead.drafted, "used": stats.ahead.used, "dropped": stats.ahead.dropped() },
         "accepted_by_position": positions,
     })
 }

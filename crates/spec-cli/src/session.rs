@@ -16,7 +16,7 @@ use spec_runtime::{
 };
 
 use crate::args::{DraftKind, KvKind, ModelArgs, QuantKind, StorageArgs};
-use crate::{pull, usage};
+use crate::{memory, pull, usage};
 
 /// A tokenizer, or its tokens alone, as the engine sees it.
 pub(crate) struct Vocabulary<T = Tokenizer>(pub(crate) T);
@@ -136,7 +136,8 @@ impl Device {
         })
     }
 
-    fn options<'a>(&self, storage: StorageArgs, context: usize) -> LoadOptions<'a> {
+    /// How a model is loaded.
+    pub(crate) fn options<'a>(&self, storage: StorageArgs, context: usize) -> LoadOptions<'a> {
         let mut options = LoadOptions::new(Arc::clone(&self.pool));
         options.kv = kv_type(storage.kv);
         options.quant = storage.quant.map(quantizer);
@@ -198,6 +199,20 @@ impl Session {
     /// Loads what the flags name, for sequences of `context` positions. `opened` is the target's file. A draft model is opened and
     /// compared with the target, so that files that do not fit are refused here; it is loaded behind the first token.
     pub(crate) fn load(args: &ModelArgs, opened: &Opened, context: usize) -> Result<Self> {
+        Self::build(args, opened, context, None)
+    }
+
+    /// The same target with the drafters that `args` name.
+    pub(crate) fn redraft(&self, args: &ModelArgs, opened: &Opened, context: usize) -> Result<Self> {
+        Self::build(args, opened, context, Some((self.device.clone(), Arc::clone(&self.target))))
+    }
+
+    fn build(
+        args: &ModelArgs,
+        opened: &Opened,
+        context: usize,
+        loaded: Option<(Device, Arc<CpuModel>)>,
+    ) -> Result<Self> {
         let begun = Instant::now();
         let draft = DraftSource::choose(args)?;
         let draft_file = match draft.model {
@@ -207,8 +222,16 @@ impl Session {
             }
             None => None,
         };
-        let device = Device::new(args.threads)?;
-        let target = device.load(&opened.checkpoint, args.storage, context)?;
+        let (device, target) = match loaded {
+            Some(loaded) => loaded,
+            None => {
+                let device = Device::new(args.threads)?;
+                let draft = draft_file.as_ref().map(|file| &file.checkpoint);
+                memory::check(args, &device, &opened.checkpoint, draft, context)?;
+                let target = device.load(&opened.checkpoint, args.storage, context)?;
+                (device, target)
+            }
+        };
         let mut drafters: Vec<Box<dyn Drafter>> = Vec::new();
         if draft.suffix {
             drafters.push(Box::new(SuffixDrafter::new()));

@@ -128,7 +128,7 @@ impl Machine {
         };
         let time = |cost: f64| Duration::from_secs_f64(cost * 0.05);
         let (draft, verify) = (time(draft), time(verify));
-        policy.observe(&Round { drafted: length, accepted, emitted: accepted + 1, draft, verify });
+        policy.observe(&Round { drafted: length, accepted, emitted: accepted + 1, draft, verify, ..Round::default() });
         length
     }
 }
@@ -259,10 +259,48 @@ fn a_slow_target_pass_of_many_rows_makes_the_draft_short() {
             sum += if index < 100 { 0 } else { length };
             let verify = Duration::from_secs_f64(0.05 * (1.0 + slope * length as f64));
             let accepted = length.min(3);
-            policy.observe(&Round { drafted: length, accepted, emitted: accepted + 1, draft: Duration::ZERO, verify });
+            policy.observe(&Round { drafted: length, accepted, emitted: accepted + 1, verify, ..Round::default() });
         }
         sum as f64 / 100.0
     };
     assert!((2.9..4.5).contains(&mean(0.05)), "three are kept: {}", mean(0.05));
     assert!(mean(3.0) < 0.5, "a row that costs more than a pass is hardly ever tried: {}", mean(3.0));
+}
+
+#[test]
+fn goodput_knows_what_hidden_drafts_cost() {
+    // Mean length over the last rounds, on a machine where a drafted token takes `draft` of a pass and `rate` of the tokens stand.
+    let mean = |draft: f64, rate: f64, overlaps: bool| {
+        let mut policy = Goodput::new(12);
+        policy.start(Start { prompt_len: 10, drafter: DraftCost::Model });
+        let mut accepts = kept_lengths(rate, 9);
+        let (mut sum, mut made_ahead) = (0, false);
+        for index in 0..3000 {
+            let length = policy.next();
+            sum += if index < 500 { 0 } else { length };
+            let late = ((length + 1) as f64 * draft - 1.0).max(0.0);
+            let (waited, hidden) = match (made_ahead, length) {
+                (_, 0) => (0.0, 0.0),
+                (true, _) => (late, (length + 1) as f64 * draft - late),
+                (false, _) => (length as f64 * draft, 0.0),
+            };
+            let time = |cost: f64| Duration::from_secs_f64(cost * 0.05);
+            // One token more than the draft: the guess has to be right too.
+            let stood = accepts(length + 1);
+            made_ahead = overlaps && length > 0 && stood > length;
+            policy.observe(&Round {
+                drafted: length,
+                accepted: stood.min(length),
+                emitted: stood.min(length) + 1,
+                draft: time(waited),
+                ahead: overlaps.then(|| time(hidden)),
+                verify: time(1.0),
+            });
+        }
+        sum as f64 / 2500.0
+    };
+    // Drafts that nearly always stand grow until their passes take as long as the target's; one by one they go on growing.
+    let (one_by_one, hidden) = (mean(0.2, 0.97, false), mean(0.2, 0.97, true));
+    assert!(one_by_one > 6.0, "{one_by_one} one by one");
+    assert!((3.5..6.0).contains(&hidden), "five passes take as long as the target's: {hidden}");
 }

@@ -22,6 +22,11 @@ const SPARE_BUFFERS: usize = 4;
 /// position, and every further sequence wastes part of a block.
 const DRAFT_SLACK: usize = 4 * BLOCK_TOKENS;
 
+/// Tokens that the cache of a model with `limit` positions holds.
+pub(crate) fn cache_tokens(options: &LoadOptions<'_>, limit: usize) -> usize {
+    options.kv_tokens.unwrap_or_else(|| options.context.unwrap_or(limit).saturating_add(DRAFT_SLACK))
+}
+
 /// A model on the CPU.
 ///
 /// Passes run inline: [`Model::submit`] returns when the results are there. Passes of one model exclude each other;
@@ -50,8 +55,9 @@ impl CpuModel {
     /// [`CpuError::Tensor`] for a matrix that no kernel takes, [`CpuError::Unsupported`] and [`CpuError::Context`] for
     /// sizes, [`CpuError::Memory`] and [`CpuError::KvSize`] for memory.
     pub fn load(checkpoint: &Checkpoint, options: LoadOptions<'_>) -> Result<Self, CpuError> {
-        let LoadOptions { pool, kv, context, kv_tokens, max_rows, isa, quant, progress } = options;
         let config = checkpoint.config();
+        let tokens = cache_tokens(&options, config.context_length);
+        let LoadOptions { pool, kv, context, max_rows, isa, quant, progress, .. } = options;
         let isa = match isa {
             Some(isa) => isa,
             None => crate::Isa::from_environment()?,
@@ -74,7 +80,6 @@ impl CpuModel {
             });
         }
 
-        let tokens = kv_tokens.unwrap_or(context.saturating_add(DRAFT_SLACK));
         let blocks = tokens.div_ceil(BLOCK_TOKENS);
         if blocks == 0 || u32::try_from(blocks.saturating_mul(BLOCK_TOKENS)).is_err() {
             return Err(CpuError::KvSize { blocks });
@@ -107,6 +112,12 @@ impl CpuModel {
     #[must_use]
     pub fn pass_bytes(&self, rows: usize) -> usize {
         self.decoder.weights.pass_bytes(rows)
+    }
+
+    /// Bytes that the weights take in memory.
+    #[must_use]
+    pub fn weight_bytes(&self) -> usize {
+        self.decoder.weights.bytes()
     }
 
     /// Weights that a scored row is multiplied with, the head's included: its multiply-adds without attention.
@@ -213,6 +224,11 @@ impl Model for CpuModel {
         let moves = pages.settle(seq, path)?;
         state.cache.move_tokens(&moves);
         Ok(())
+    }
+
+    fn truncate(&self, seq: SeqId, length: usize) -> Result<bool, RuntimeError> {
+        self.pages.lock().truncate(seq, length)?;
+        Ok(true)
     }
 
     fn shortlist(&self, tokens: &[Token]) -> Result<bool, RuntimeError> {

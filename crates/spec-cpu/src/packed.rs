@@ -187,6 +187,11 @@ impl PackedMatrix {
         })
     }
 
+    /// Bytes that a matrix takes in memory when it is packed.
+    pub(crate) fn bytes_of(ty: WeightType, outputs: usize, inputs: usize) -> usize {
+        outputs.div_ceil(LANES) * layout::panel_bytes(ty, inputs)
+    }
+
     /// A matrix whose panels are packed by `pack(first row, rows, panel)`.
     fn fill(
         memory: &WeightMemory,

@@ -70,6 +70,9 @@ impl Model for Bigrams {
             Ok(())
         })
     }
+    fn truncate(&self, seq: SeqId, length: usize) -> Result<bool, RuntimeError> {
+        self.with_state(|kv, _| kv.truncate(seq, length)).map(|()| true)
+    }
     fn submit(&self, _: &dyn Stream, batch: &Batch) -> Result<Box<dyn Pass>, RuntimeError> {
         self.with_state(|kv, slots| {
             for (row, place) in batch.rows.iter().zip(kv.append(&batch.rows)?) {

@@ -7,7 +7,7 @@
 #[cfg(test)]
 mod tests;
 
-use spec_core::Token;
+use spec_core::{DraftTree, NodeId, Token};
 
 use crate::text::Utf8Tail;
 
@@ -44,8 +44,41 @@ pub struct StopRules {
     pub max_tokens: usize,
 }
 
+/// What a token is to the draft of its round.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
+pub enum TokenSource {
+    /// The target's own: nothing was drafted.
+    #[default]
+    Target,
+    /// Drafted and accepted.
+    Accepted,
+    /// The target's own, in the place of a draft token that was rejected.
+    Corrected,
+    /// The target's own, behind a draft that was accepted to its end.
+    #[doc(alias = "bonus token")]
+    Bonus,
+}
+
+impl TokenSource {
+    /// What the target's own token is, behind the accepted part of a draft: `last` is the accepted path's last node. Then, if it is
+    /// a correction, what it corrects: the first of the rejected branches, which the target has not looked behind.
+    pub(crate) fn behind(tree: &DraftTree, last: Option<NodeId>) -> (Self, Vec<Token>) {
+        let mut rejected = Vec::new();
+        let mut next = tree.children(last).next();
+        while let Some(node) = next {
+            rejected.push(tree.node(node).token);
+            next = tree.children(Some(node)).next();
+        }
+        match (tree.is_empty(), rejected.is_empty()) {
+            (true, _) => (Self::Target, rejected),
+            (false, true) => (Self::Bonus, rejected),
+            (false, false) => (Self::Corrected, rejected),
+        }
+    }
+}
+
 /// What became of one token.
-#[derive(Clone, PartialEq, Eq, Debug)]
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Emitted {
     /// The token.
     pub token: Token,
@@ -55,6 +88,10 @@ pub struct Emitted {
     pub shown: bool,
     /// Set on the last token.
     pub finish: Option<FinishReason>,
+    /// What it is to the draft of its round.
+    pub source: TokenSource,
+    /// Draft tokens that it came in the place of, first the one at its own place. Only corrections have such.
+    pub rejected: Vec<Token>,
 }
 
 /// The state of one generation's output.
@@ -89,22 +126,22 @@ impl Emission {
         self.count += 1;
         if self.rules.end_ids.contains(&token) {
             let text = std::mem::take(&mut self.held);
-            return Emitted { token, text, shown: false, finish: Some(FinishReason::Stop) };
+            return Emitted { token, text, shown: false, finish: Some(FinishReason::Stop), ..Emitted::default() };
         }
         self.tail.push(bytes, &mut self.held);
         if let Some(at) = self.rules.texts.iter().filter_map(|stop| self.held.find(stop.as_str())).min() {
             self.held.truncate(at);
             let text = std::mem::take(&mut self.held);
-            return Emitted { token, text, shown: true, finish: Some(FinishReason::Stop) };
+            return Emitted { token, text, shown: true, finish: Some(FinishReason::Stop), ..Emitted::default() };
         }
         if self.count >= self.rules.max_tokens {
             let text = std::mem::take(&mut self.held);
-            return Emitted { token, text, shown: true, finish: Some(FinishReason::Length) };
+            return Emitted { token, text, shown: true, finish: Some(FinishReason::Length), ..Emitted::default() };
         }
         let safe = self.held.len() - self.longest_stop_prefix();
         let rest = self.held.split_off(safe);
         let text = std::mem::replace(&mut self.held, rest);
-        Emitted { token, text, shown: true, finish: None }
+        Emitted { token, text, shown: true, finish: None, ..Emitted::default() }
     }
 
     /// Text held back when the generation ends for a reason that no token brings.

@@ -77,6 +77,10 @@ impl Model for LazyModel {
         self.model()?.settle(seq, path)
     }
 
+    fn truncate(&self, seq: SeqId, length: usize) -> Result<bool, RuntimeError> {
+        self.model()?.truncate(seq, length)
+    }
+
     fn shortlist(&self, tokens: &[Token]) -> Result<bool, RuntimeError> {
         self.model()?.shortlist(tokens)
     }

@@ -34,8 +34,8 @@ pub use drafter::{
     Chooser, Class, DraftContext, Drafter, GenerationId, ModelDrafter, NgramDrafter, Odds, ScriptedDrafter,
     SuffixDrafter, Work, Worth,
 };
-pub use emission::{Emitted, FinishReason, StopRules};
-pub use engine::{Completion, Engine, Generation};
+pub use emission::{Emitted, FinishReason, StopRules, TokenSource};
+pub use engine::{Completion, Engine, Generation, Session};
 pub use error::RuntimeError;
 #[cfg(feature = "grammar")]
 pub use grammar::{Grammar, Grammars};
@@ -43,7 +43,7 @@ pub use guard::KvGuard;
 pub use lazy::LazyModel;
 pub use model::{Batch, Model, ModelConfig, Pass, Row, Rows, SeqId, Sequence, Want};
 pub use request::{CancelToken, Request, RequestRule};
-pub use stats::{PositionStats, SpeculationStats, Timings};
-pub use stream::{Event, HostStream, Stream};
+pub use stats::{AheadStats, PositionStats, SpeculationStats, Timings};
+pub use stream::{Event, HostStream, Stream, wait_on_host};
 pub use text::{TokenRole, TokenText};
 pub use vocabulary::VocabularyMap;

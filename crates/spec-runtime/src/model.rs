@@ -160,6 +160,16 @@ pub trait Model: Send + Sync {
     /// [`RuntimeError::BadPath`] (the reservation is rolled back then) or [`RuntimeError::UnknownSequence`].
     fn settle(&self, seq: SeqId, path: &[u32]) -> Result<(), RuntimeError>;
 
+    /// Forgets the committed tokens of a sequence behind the first `length`. `false`: the model cannot, and the sequence is as it
+    /// was; whoever asked opens another one.
+    ///
+    /// # Errors
+    /// [`RuntimeError::ReservationOpen`] or [`RuntimeError::UnknownSequence`].
+    fn truncate(&self, seq: SeqId, length: usize) -> Result<bool, RuntimeError> {
+        let _ = (seq, length);
+        Ok(false)
+    }
+
     /// Adds tokens to the model's shortlist, which all its sequences share. `false`: the model keeps none, and
     /// [`Want::Shortlist`] is [`Want::Logits`].
     ///
@@ -208,6 +218,14 @@ impl Sequence {
     /// As [`Model::kv_len`].
     pub fn kv_len(&self) -> Result<usize, RuntimeError> {
         self.model.kv_len(self.id)
+    }
+
+    /// Forgets the committed tokens behind the first `length`; `false` when the model cannot, and there are more.
+    ///
+    /// # Errors
+    /// As [`Model::truncate`].
+    pub fn truncate(&self, length: usize) -> Result<bool, RuntimeError> {
+        Ok(self.kv_len()? <= length || self.model.truncate(self.id, length)?)
     }
 }
 

@@ -28,6 +28,13 @@ impl CancelToken {
     }
 }
 
+/// A flag of the caller's own, such as one that a signal sets.
+impl From<Arc<AtomicBool>> for CancelToken {
+    fn from(flag: Arc<AtomicBool>) -> Self {
+        Self(flag)
+    }
+}
+
 /// The acceptance rule of a request.
 pub enum RequestRule {
     /// One of the table.

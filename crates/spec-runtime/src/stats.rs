@@ -11,6 +11,22 @@ pub struct PositionStats {
     pub accepted: usize,
 }
 
+/// Nodes drafted while the target verified the round before; zeros where the target's passes do not go on by themselves.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct AheadStats {
+    /// Nodes drafted ahead.
+    pub drafted: usize,
+    /// Of those, the ones that the next round proposed, because the text had become what was assumed.
+    pub used: usize,
+}
+
+impl AheadStats {
+    /// Nodes whose text did not come to be, or that the next round had no use for.
+    pub fn dropped(&self) -> usize {
+        self.drafted.saturating_sub(self.used)
+    }
+}
+
 /// What speculation did in one generation. Tokens behind a stop count nowhere.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct SpeculationStats {
@@ -28,6 +44,8 @@ pub struct SpeculationStats {
     pub emitted: usize,
     /// By depth below the committed text, first draft position first.
     pub by_position: Vec<PositionStats>,
+    /// What was drafted ahead.
+    pub ahead: AheadStats,
 }
 
 impl SpeculationStats {
@@ -79,8 +97,10 @@ pub struct Timings {
     pub preparation: Duration,
     /// From the first emitted token to the last: drafting, sampling and any prefill of the drafter included.
     pub decode: Duration,
-    /// Within `decode`: drafting.
+    /// Within `decode`: drafting that the target waited for.
     pub draft: Duration,
+    /// Within `verify`: drafting that went on meanwhile.
+    pub ahead: Duration,
     /// Within `decode`: the target's passes.
     pub verify: Duration,
     /// Within `decode`: acceptance rule, log-probabilities, emission.

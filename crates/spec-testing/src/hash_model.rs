@@ -30,6 +30,8 @@ pub struct HashSpec {
     pub seed: u64,
     /// Share of another model's logits that is mixed in: 0 is the model itself, 1 another one.
     pub noise: f32,
+    /// Whether a sequence can be cut ([`Model::truncate`]).
+    pub truncates: bool,
 }
 
 impl Default for HashSpec {
@@ -43,6 +45,7 @@ impl Default for HashSpec {
             order: usize::MAX,
             seed: 1,
             noise: 0.0,
+            truncates: true,
         }
     }
 }
@@ -53,6 +56,7 @@ pub struct HashModel {
     spec: HashSpec,
     state: Mutex<State>,
     passes: AtomicUsize,
+    rows: AtomicUsize,
     fail_at: AtomicUsize,
 }
 
@@ -78,6 +82,7 @@ impl HashModel {
                 slots: vec![None; spec.blocks * spec.block_tokens],
             }),
             passes: AtomicUsize::new(0),
+            rows: AtomicUsize::new(0),
             fail_at: AtomicUsize::new(usize::MAX),
             spec,
         })
@@ -91,6 +96,11 @@ impl HashModel {
     /// Passes so far.
     pub fn passes(&self) -> usize {
         self.passes.load(Ordering::Relaxed)
+    }
+
+    /// Rows of all passes so far.
+    pub fn rows(&self) -> usize {
+        self.rows.load(Ordering::Relaxed)
     }
 
     /// KV blocks that no sequence holds.
@@ -148,12 +158,20 @@ impl Model for HashModel {
         Ok(())
     }
 
+    fn truncate(&self, seq: SeqId, length: usize) -> Result<bool, RuntimeError> {
+        if self.spec.truncates {
+            self.state.lock().kv.truncate(seq, length)?;
+        }
+        Ok(self.spec.truncates)
+    }
+
     fn submit(&self, _: &dyn Stream, batch: &Batch) -> Result<Box<dyn Pass>, RuntimeError> {
         assert!(batch.rows.len() <= self.config.max_rows, "a batch of {} rows", batch.rows.len());
         let pass = self.passes.fetch_add(1, Ordering::Relaxed);
         if pass == self.fail_at.load(Ordering::Relaxed) {
             return Err(RuntimeError::Device { device: "test".into(), reason: format!("pass {pass} fails") });
         }
+        self.rows.fetch_add(batch.rows.len(), Ordering::Relaxed);
         let mut state = self.state.lock();
         let places = state.kv.append(&batch.rows)?;
         for (row, place) in batch.rows.iter().zip(&places) {

@@ -10,6 +10,10 @@ use super::{Ask, DraftCost, Gate, LengthPolicy, Round, Start};
 /// position j among those kept before it, and takes `T(k) = k d + V(k + 1)`, with d the drafter's time per token and `V(r)` the time
 /// of a target pass of r rows. All of it is measured as rounds go by; the length is the k that maximises `E(k) / T(k)`.
 ///
+/// Where drafts are made ahead, while the target verifies, a round whose forerunner stood up to its end, the token behind it included,
+/// finds its draft made: it waits for what the k + 1 passes took longer than the target's, `max(0, (k + 1) d - V(k + 1))`, in the place of
+/// `k d`. It does so with probability `a_1 ... a_(k+1)`.
+///
 /// A drafter that does not pay is left alone and tried again, as [`Gate`] says. To a drafter that weighs its own drafts it leaves
 /// the choice and names [`Prices`].
 #[derive(Clone, Debug)]
@@ -23,6 +27,8 @@ pub struct Goodput {
     prices: Prices,
     /// Seconds per drafted token.
     draft: Average,
+    /// Whether drafts are made ahead.
+    overlaps: bool,
 }
 
 /// How often a draft position was reached, and kept; older rounds count less.
@@ -50,6 +56,7 @@ impl Goodput {
             positions: vec![Position::default(); most],
             prices: Prices::new(most + 1),
             draft: Average::default(),
+            overlaps: false,
         }
     }
 
@@ -62,17 +69,28 @@ impl Goodput {
     fn best_length(&self) -> usize {
         let (kept, reached) = self.positions.iter().fold((1.0, 2.0), |sum, p| (sum.0 + p.kept, sum.1 + p.reached));
         let pooled = kept / reached;
+        let stands = |index: usize| {
+            let position = self.positions.get(index).copied().unwrap_or_default();
+            (position.kept + Self::POOL * pooled) / (position.reached + Self::POOL)
+        };
+        let draft = self.draft.get().unwrap_or(0.0);
         let (mut best, mut best_rate) = (0, 0.0);
         let (mut tokens, mut survives) = (1.0, 1.0);
         // The cost of far longer passes than any seen is a guess: lengths at most double.
         let most = self.most.min(2 * self.prices.curve().most_rows().max(1));
         for length in 0..=most {
-            if let Some(position) = length.checked_sub(1).map(|index| self.positions[index]) {
-                survives *= (position.kept + Self::POOL * pooled) / (position.reached + Self::POOL);
+            if let Some(last) = length.checked_sub(1) {
+                survives *= stands(last);
                 tokens += survives;
             }
-            let time = length as f64 * self.draft.get().unwrap_or(0.0) + self.prices.curve().at(1 + length);
-            let rate = tokens / time;
+            let verify = self.prices.curve().at(1 + length);
+            let mut drafting = length as f64 * draft;
+            if self.overlaps && length > 0 {
+                let made_ahead = survives * stands(length);
+                let late = ((length + 1) as f64 * draft - verify).max(0.0);
+                drafting = (1.0 - made_ahead) * drafting + made_ahead * late;
+            }
+            let rate = tokens / (drafting + verify);
             if rate > best_rate {
                 (best, best_rate) = (length, rate);
             }
@@ -140,6 +158,7 @@ impl LengthPolicy for Goodput {
     fn observe(&mut self, round: &Round) {
         self.gate.advance(round.emitted);
         self.prices.enter(round);
+        self.overlaps = round.ahead.is_some();
         if self.drafter == DraftCost::Weighed {
             return;
         }
@@ -152,7 +171,11 @@ impl LengthPolicy for Goodput {
             (DraftCost::Model, Some(context)) => context.min(self.behind),
             (DraftCost::Model, None) => self.behind,
         };
-        self.draft.enter(round.draft.as_secs_f64() / (round.drafted as f64 + caught_up as f64 * Prices::CATCH_UP));
+        // A draft made ahead took a pass more, for the guess that it stands on.
+        let ahead = round.ahead.unwrap_or_default();
+        let guessed = !ahead.is_zero();
+        let tokens = round.drafted as f64 + f64::from(u8::from(guessed)) + caught_up as f64 * Prices::CATCH_UP;
+        self.draft.enter((round.draft + ahead).as_secs_f64() / tokens);
         if let Ask::Try { .. } = self.gate.current() {
             self.behind += round.emitted;
             if round.accepted > 0 {

@@ -42,8 +42,11 @@ pub struct Round {
     pub accepted: usize,
     /// Tokens emitted, the corrected or bonus token included.
     pub emitted: usize,
-    /// Time of drafting, catching up included.
+    /// Time that the target waited for drafting, catching up included.
     pub draft: Duration,
+    /// Time of drafting this round's nodes ahead, during the target's pass of the round before; zero when that came to nothing, `None`
+    /// where nothing is drafted ahead.
+    pub ahead: Option<Duration>,
     /// Time of the target's pass.
     pub verify: Duration,
 }

@@ -174,6 +174,15 @@ impl DecoderWeights {
         self.output.as_ref().unwrap_or(&self.embedding)
     }
 
+    /// Bytes in memory.
+    pub(crate) fn bytes(&self) -> usize {
+        let layers = self.layers.iter();
+        let matrices = layers.clone().flat_map(LayerWeights::projections).map(|projection| &projection.matrix);
+        let packed: usize = matrices.chain(&self.output).chain([&self.embedding]).map(PackedMatrix::packed_bytes).sum();
+        let vectors = layers.flat_map(LayerWeights::vectors).chain(self.output_norm.vectors()).chain(&self.positions);
+        packed + vectors.map(|vector| size_of_val(vector.as_slice())).sum::<usize>()
+    }
+
     /// Bytes, in the file, of what a pass of `rows` scored rows must read.
     pub(crate) fn pass_bytes(&self, rows: usize) -> usize {
         let bytes = |vector: &Vec<f32>| size_of_val(vector.as_slice());

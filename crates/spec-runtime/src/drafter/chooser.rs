@@ -4,9 +4,9 @@ use std::sync::Arc;
 use smallvec::SmallVec;
 use spec_core::{Ask, Average, DraftCost, DraftTree, Gate, NodeId, Origin, Prices, Proposal, Token};
 
-use super::{Class, DraftContext, Drafter, GenerationId, Odds, Worth};
+use super::{Class, DraftContext, Drafter, GenerationId, Odds, Work, Worth};
 use crate::clock::MachineClock;
-use crate::{Clock, RuntimeError};
+use crate::{Clock, Event, RuntimeError, Stream};
 
 /// Several drafters in one: it puts what they propose into one tree, keeps the nodes that pay, and learns for each generation
 /// which drafters do.
@@ -23,6 +23,7 @@ pub struct Chooser {
     name: String,
     clock: Arc<dyn Clock>,
     states: HashMap<GenerationId, State>,
+    work: Work,
 }
 
 struct State {
@@ -77,7 +78,7 @@ impl Chooser {
     /// Chooses among `drafters`; of two that propose the same, the first counts. Free ones are best put first.
     pub fn new(drafters: Vec<Box<dyn Drafter>>) -> Self {
         let name = drafters.iter().map(|drafter| drafter.name()).collect::<Vec<_>>().join(" + ");
-        Self { drafters, name, clock: Arc::new(MachineClock::new()), states: HashMap::new() }
+        Self { drafters, name, clock: Arc::new(MachineClock::new()), states: HashMap::new(), work: Work::default() }
     }
 
     /// Times draft models by another clock.
@@ -94,6 +95,7 @@ impl Chooser {
                 continue;
             }
             let tree = drafter.draft(lend(context, context.budget, context.context, None))?;
+            self.work.add(drafter.work());
             if !tree.is_empty() {
                 return Ok(tree);
             }
@@ -121,9 +123,11 @@ impl Chooser {
             Ask::Yes => None,
         };
         let without = round.expected(prices, context.budget);
+        // What was drafted ahead is at hand, and has cost nobody any time.
+        let is_ahead = drafter.is_ahead(context.generation, context.tokens);
         let (budget, seen) = match trial {
             Some((tokens, seen)) => (tokens.min(context.budget), seen),
-            None if drafter.cost() == DraftCost::Free || arm.pays(&without) => (context.budget, None),
+            None if is_ahead || drafter.cost() == DraftCost::Free || arm.pays(&without) => (context.budget, None),
             None => {
                 // Not worth it beside what is at hand already is no reason to leave it alone.
                 if !arm.pays(&Expected { tokens: 1.0, seconds: prices.pass(1), found: 0.0 }) {
@@ -134,12 +138,13 @@ impl Chooser {
         };
         let trial = trial.is_some();
         let pass = arm.pass.get().unwrap_or_else(|| UNKNOWN_PASS * prices.pass(1));
-        let row = (prices.pass(8) - prices.pass(1)) / 7.0;
+        let row = row_price(prices);
         let worth = Worth { odds: &arm.odds, tokens: without.tokens, seconds: without.seconds, pass, row };
         let begun = self.clock.now();
         let tree = drafter.draft(lend(context, budget, seen, (!trial).then_some(worth)))?;
         let seconds = (self.clock.now() - begun).as_secs_f64();
         let work = drafter.work();
+        self.work.add(work);
         if work.passes > 0 {
             arm.pass.enter(seconds / (work.passes as f64 + work.caught_up as f64 * Prices::CATCH_UP));
         }
@@ -214,6 +219,11 @@ const UNKNOWN_PASS: f64 = 0.4;
 const MEMORY: f64 = 0.95;
 /// Tokens that a drafter in use has to catch up on at most, in the ordinary course of things.
 const CAUGHT_UP: usize = 8;
+
+/// Seconds that a row adds to the target's pass.
+fn row_price(prices: &Prices) -> f64 {
+    (prices.pass(8) - prices.pass(1)) / 7.0
+}
 
 /// Whether the drafter can serve the proposal: one that keeps probabilities needs a drafter that has them.
 fn suits(drafter: &dyn Drafter, proposal: &Proposal<'_>) -> bool {
@@ -403,6 +413,10 @@ impl Drafter for Chooser {
         &self.name
     }
 
+    fn work(&self) -> Work {
+        self.work
+    }
+
     fn cost(&self) -> DraftCost {
         DraftCost::Weighed
     }
@@ -416,6 +430,7 @@ impl Drafter for Chooser {
     }
 
     fn draft(&mut self, mut context: DraftContext<'_>) -> Result<DraftTree, RuntimeError> {
+        self.work = Work::default();
         let Some(prices) = context.prices else { return self.draft_first(&mut context) };
         let mut state = self.states.remove(&context.generation).unwrap_or_else(|| State {
             arms: self.drafters.iter().map(|drafter| Arm::new(drafter.cost())).collect(),
@@ -433,6 +448,72 @@ impl Drafter for Chooser {
         Ok(tree)
     }
 
+    fn read(&mut self, generation: GenerationId, prompt: &[Token]) {
+        self.drafters.iter_mut().for_each(|drafter| drafter.read(generation, prompt));
+    }
+
+    fn drafts_ahead(&self) -> bool {
+        self.drafters.iter().any(|drafter| drafter.drafts_ahead())
+    }
+
+    fn likeliest_leaf(&self, generation: GenerationId, tree: &DraftTree) -> Option<NodeId> {
+        let round = self.states.get(&generation).and_then(|state| state.round.as_ref());
+        let leaves = tree.nodes().map(|(id, _)| id).filter(|&id| tree.children(Some(id)).next().is_none());
+        match round {
+            Some(round) => {
+                let survival = |id: NodeId| round.nodes.get(id.index()).map_or(0.0, |node| node.survival);
+                leaves.reduce(|best, id| if survival(id) > survival(best) { id } else { best })
+            }
+            // One drafter's tree, as it is.
+            None => leaves.reduce(|best, id| if tree.depth(id) > tree.depth(best) { id } else { best }),
+        }
+    }
+
+    /// The drafters that are in use, one after the other. Without prices the first that finds something.
+    fn draft_ahead(
+        &mut self,
+        mut context: DraftContext<'_>,
+        assumed: usize,
+        under_way: &dyn Fn() -> bool,
+    ) -> Result<usize, RuntimeError> {
+        let (generation, budget, proposal) = (context.generation, context.budget, context.proposal);
+        let state = self.states.get(&generation);
+        let mut nodes = 0;
+        for (index, drafter) in self.drafters.iter_mut().enumerate() {
+            if !suits(&**drafter, &proposal) {
+                continue;
+            }
+            let worth = match (context.prices, state) {
+                (Some(prices), Some(state)) => {
+                    let arm = &state.arms[index];
+                    if arm.gate.current() != Ask::Yes {
+                        continue;
+                    }
+                    // Its passes cost nothing while the target's goes on.
+                    let (seconds, row) = (prices.pass(1), row_price(prices));
+                    Some(Worth { odds: &arm.odds, tokens: 1.0, seconds, pass: 0.0, row })
+                }
+                (Some(_), None) => continue,
+                (None, _) if nodes > 0 => break,
+                (None, _) => None,
+            };
+            nodes += drafter.draft_ahead(lend(&mut context, budget, None, worth), assumed, under_way)?;
+        }
+        Ok(nodes)
+    }
+
+    fn is_ahead(&self, generation: GenerationId, tokens: &[Token]) -> bool {
+        self.drafters.iter().any(|drafter| drafter.is_ahead(generation, tokens))
+    }
+
+    fn follow(&self, event: &dyn Event) -> Result<(), RuntimeError> {
+        self.drafters.iter().try_for_each(|drafter| drafter.follow(event))
+    }
+
+    fn precede(&self, stream: &dyn Stream) -> Result<(), RuntimeError> {
+        self.drafters.iter().try_for_each(|drafter| drafter.precede(stream))
+    }
+
     fn observe(&mut self, generation: GenerationId, tokens: &[Token], accepted: usize) -> Result<(), RuntimeError> {
         if let Some(State { arms, seen, round }) = self.states.get_mut(&generation) {
             if let Some(round) = round.take() {
@@ -442,6 +523,15 @@ impl Drafter for Chooser {
             *seen = tokens.len();
         }
         self.drafters.iter_mut().try_for_each(|drafter| drafter.observe(generation, tokens, accepted))
+    }
+
+    fn resume(&mut self, generation: GenerationId, kept: usize) -> Result<(), RuntimeError> {
+        // What is known of the drafters holds for the next text as well.
+        if let Some(state) = self.states.get_mut(&generation) {
+            state.round = None;
+            state.seen = state.seen.min(kept);
+        }
+        self.drafters.iter_mut().try_for_each(|drafter| drafter.resume(generation, kept))
     }
 
     fn forget(&mut self, generation: GenerationId) {

@@ -2,6 +2,7 @@
 
 mod chooser;
 mod copying;
+mod growing;
 mod model;
 mod ngram;
 mod odds;
@@ -19,7 +20,7 @@ pub use suffix::SuffixDrafter;
 
 use spec_core::{Choices, DraftCost, DraftTree, NodeId, Pipeline, Prices, Proposal, Token};
 
-use crate::RuntimeError;
+use crate::{Event, RuntimeError, Stream};
 
 /// Identity of a generation, as drafters know it.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
@@ -73,6 +74,17 @@ pub struct Work {
     pub passes: usize,
     /// Tokens that it caught up on beside.
     pub caught_up: usize,
+    /// Nodes of the draft that were drafted ahead.
+    pub ahead: usize,
+}
+
+impl Work {
+    /// Takes in what another draft of the same round took.
+    pub(crate) fn add(&mut self, other: Self) {
+        self.passes += other.passes;
+        self.caught_up += other.caught_up;
+        self.ahead += other.ahead;
+    }
 }
 
 /// A source of guesses. Whatever it proposes, the output stays the same; only time changes.
@@ -122,12 +134,84 @@ pub trait Drafter: Send {
     /// When the drafter's own device fails.
     fn draft(&mut self, context: DraftContext<'_>) -> Result<DraftTree, RuntimeError>;
 
+    /// Reads a prompt while the target does. For look-ups, which index it; asked only where the target's pass goes on by itself.
+    fn read(&mut self, generation: GenerationId, prompt: &[Token]) {
+        let _ = (generation, prompt);
+    }
+
+    /// Whether it can [`draft_ahead`](Self::draft_ahead).
+    fn drafts_ahead(&self) -> bool {
+        false
+    }
+
+    /// The leaf of its last draft at which the accepted path most likely ends if it ends at one.
+    fn likeliest_leaf(&self, generation: GenerationId, tree: &DraftTree) -> Option<NodeId> {
+        let _ = generation;
+        let deeper = |deepest, id| if tree.depth(id) > tree.depth(deepest) { id } else { deepest };
+        tree.nodes().map(|(id, _)| id).reduce(deeper)
+    }
+
+    /// Drafts for the round to come while the target verifies the present one, whose draft came from this drafter or another.
+    ///
+    /// `context.tokens` is the text as it will be if that draft stands up to a leaf: the last `assumed` tokens are not committed. The token that the target adds behind them is not known; the drafter guesses it, and drafts `context.budget` nodes behind
+    /// its guess, looking before each pass whether the target's is still `under_way`. The next [`draft`](Self::draft) begins with
+    /// those nodes if the text has become what was assumed, and forgets them otherwise. Gives the number of nodes.
+    ///
+    /// Never asked where tokens are drawn, nor for a trial.
+    ///
+    /// # Errors
+    /// When the drafter's own device fails. The generation goes on: the next [`draft`](Self::draft) starts afresh.
+    fn draft_ahead(
+        &mut self,
+        context: DraftContext<'_>,
+        assumed: usize,
+        under_way: &dyn Fn() -> bool,
+    ) -> Result<usize, RuntimeError> {
+        let _ = (context, assumed, under_way);
+        Ok(0)
+    }
+
+    /// Whether something was drafted ahead behind just this text.
+    fn is_ahead(&self, generation: GenerationId, tokens: &[Token]) -> bool {
+        let _ = (generation, tokens);
+        false
+    }
+
+    /// Lets passes that it submits from now on begin after `event`, a point in the target's work.
+    ///
+    /// # Errors
+    /// What its device reports.
+    fn follow(&self, event: &dyn Event) -> Result<(), RuntimeError> {
+        let _ = event;
+        Ok(())
+    }
+
+    /// Lets later work of `stream`, which is the target's, begin after all that it has submitted and settled so far.
+    ///
+    /// # Errors
+    /// What the devices report.
+    fn precede(&self, stream: &dyn Stream) -> Result<(), RuntimeError> {
+        let _ = stream;
+        Ok(())
+    }
+
     /// Tells how the round of the last [`draft`](Self::draft) ended: `tokens` is the committed text now, and
     /// the first `accepted` nodes of the accepted path are part of it.
     ///
     /// # Errors
     /// When the drafter's own device fails.
     fn observe(&mut self, generation: GenerationId, tokens: &[Token], accepted: usize) -> Result<(), RuntimeError>;
+
+    /// Prepares for a text that begins as the generation's did and goes on otherwise: the first `kept` tokens stand.
+    /// Comes between two generations of a [`Session`](crate::Session), which share an identity.
+    ///
+    /// # Errors
+    /// When the drafter's own device fails.
+    fn resume(&mut self, generation: GenerationId, kept: usize) -> Result<(), RuntimeError> {
+        let _ = kept;
+        self.forget(generation);
+        Ok(())
+    }
 
     /// Frees what is kept for a generation.
     fn forget(&mut self, generation: GenerationId);

@@ -2,12 +2,15 @@ use std::borrow::Cow;
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use spec_core::{DraftTree, Law, NodeId, Pipeline, SamplingError, Scratch, Token};
+use spec_core::{DraftTree, NodeId, Pipeline, SamplingError, Scratch, Token, TreeError};
 
+use super::growing::{BEAM, CHILDREN, Growing, Limits, UNKNOWN};
 use super::reader::Reader;
 use super::shortlist::Shortlist;
-use super::{Class, DraftContext, Drafter, GenerationId, Work, Worth};
-use crate::{Batch, HostStream, KvGuard, Model, Row, Rows, RuntimeError, Sequence, Stream, VocabularyMap, Want};
+use super::{Class, DraftContext, Drafter, GenerationId, Work};
+use crate::{
+    Batch, Event, HostStream, KvGuard, Model, Row, Rows, RuntimeError, SeqId, Sequence, Stream, VocabularyMap, Want,
+};
 
 /// Drafts with a model of its own: a smaller one, or the target's file opened again. Where the vocabularies differ, a
 /// [`VocabularyMap`] stands between them: laws are over the target's ids, rows and cache hold the draft model's.
@@ -18,6 +21,9 @@ use crate::{Batch, HostStream, KvGuard, Model, Row, Rows, RuntimeError, Sequence
 /// Without [`DraftContext::worth`] it proposes a chain of the whole budget. With it, it grows a tree level by level: a pass of
 /// the model looks behind the nodes that are likeliest to stand, for as long as the tokens that this is expected to add are worth
 /// the pass.
+///
+/// It drafts ahead, where the vocabularies are one, in rows of an open reservation, which go when the round ends, but for those of tokens that are text by then; the
+/// nodes themselves are kept until the text shows whether they were of use.
 pub struct ModelDrafter {
     model: Arc<dyn Model>,
     stream: Box<dyn Stream>,
@@ -47,18 +53,58 @@ struct State {
     classes: Vec<Class>,
     /// Length of the text that the shortlist has seen, in tokens of the draft model.
     listed: usize,
+    ahead: Option<Ahead>,
+}
+
+/// A draft behind a text that was not there yet.
+struct Ahead {
+    /// Length of the committed text then.
+    base: usize,
+    /// The tokens that it was assumed to go on with.
+    assumed: Vec<Token>,
+    draft: Growing,
+}
+
+impl Ahead {
+    fn is_behind(&self, text: &[Token]) -> bool {
+        text.get(self.base..) == Some(&self.assumed)
+    }
 }
 
 /// The rows of a draft under verification.
 struct Block {
     guard: KvGuard,
-    /// Length of the committed text that they follow, in tokens of the draft model.
+    /// Length of the text that they follow, in tokens of the draft model.
     base: usize,
     /// Parent row and token of each, in the order of submission.
     rows: Vec<(Option<u32>, Token)>,
+    /// The row of the token that the draft follows; `None` where that one is committed.
+    root: Option<u32>,
+    /// Rows that the draft's nodes may have.
+    room: usize,
 }
 
 impl Block {
+    /// Opens room for `lead` rows of text and `room` of nodes.
+    fn open(sequence: &Sequence, base: usize, lead: usize, room: usize) -> Result<Self, RuntimeError> {
+        Ok(Self { guard: KvGuard::reserve(sequence, lead + room)?, base, rows: Vec::new(), root: None, room })
+    }
+
+    /// Adds a row to a pass over this block.
+    fn push(&mut self, batch: &mut Batch, seq: SeqId, token: Token, position: usize, parent: Option<u32>, want: Want) {
+        batch.rows.push(Row { seq, token, position, parent, want });
+        self.rows.push((parent, token));
+    }
+
+    /// Adds text from `position` on, which the draft follows; `want` is what its last row delivers.
+    fn push_text(&mut self, batch: &mut Batch, seq: SeqId, tokens: &[Token], position: usize, want: Want) {
+        for (index, &token) in tokens.iter().enumerate() {
+            let want = if index + 1 == tokens.len() { want } else { Want::Nothing };
+            self.push(batch, seq, token, position + index, self.root, want);
+            self.root = Some(self.rows.len() as u32 - 1);
+        }
+    }
+
     /// Keeps the rows that are part of the text now, as the draft model reads it. Its last token is fed in the next round by whoever goes on from there.
     fn commit(self, text: &[Token]) -> Result<(), RuntimeError> {
         let mut path: Vec<u32> = Vec::new();
@@ -73,27 +119,20 @@ impl Block {
     }
 }
 
-/// Nodes that one pass looks behind at most, and children proposed below one: passes of a few rows cost little more than one.
-const BEAM: usize = 4;
-const CHILDREN: usize = 3;
-/// Rows that a draft may take in the drafter's cache when it grows a tree.
-const TREE_ROWS: usize = 32;
-/// What a row adds to a pass of the draft model, as a share of the pass.
-const ROW: f64 = 0.04;
-/// Nodes that the target's pass is expected to have room for.
-const ROWS: usize = 7;
+/// What a draft grows from.
+struct Stem<'a> {
+    sequence: &'a Sequence,
+    /// Tokens of the sequence in front of the draft.
+    length: usize,
+    /// Position of the draft's first tokens in the whole text.
+    position: usize,
+    limits: Limits<'a>,
+}
 
-/// Classes of the likeliest token by its probability, of further ones by theirs, and of drawn tokens by the greatest probability:
-/// what may be looked at before a draw.
-const FIRST: u8 = 0;
-const FURTHER: u8 = 16;
-const DRAWN: u8 = 32;
-const BOUNDS: [f64; 15] = [0.01, 0.02, 0.05, 0.1, 0.15, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 0.97, 0.995];
-
-fn class(base: u8, probability: f64) -> Class {
-    let bucket = BOUNDS.partition_point(|&bound| bound <= probability);
-    // On seven prompts a 1.5B model accepted what a 0.5B was so sure of about as often as it was sure.
-    Class { index: base + bucket as u8, prior: probability.clamp(0.01, 0.98) }
+/// A pass's results, and the nodes that they are behind by row; `None` is the text.
+struct Seen {
+    rows: Box<dyn Rows>,
+    behind: Vec<(Option<NodeId>, usize)>,
 }
 
 impl ModelDrafter {
@@ -166,8 +205,18 @@ impl ModelDrafter {
         self
     }
 
-    /// Brings the drafter's cache up to the committed text; gives the last pass and the row of the last token.
-    fn catch_up(&mut self, sequence: &Sequence, tokens: &[Token]) -> Result<(Box<dyn Rows>, usize), RuntimeError> {
+    fn malformed(&self) -> impl Fn(TreeError) -> RuntimeError + use<> {
+        let drafter = self.name.clone();
+        move |source| RuntimeError::Draft { drafter: drafter.clone(), source }
+    }
+
+    fn pass(&mut self, batch: &Batch) -> Result<Box<dyn Rows>, RuntimeError> {
+        self.work.passes += 1;
+        self.model.submit(&*self.stream, batch)?.wait()
+    }
+
+    /// Brings the drafter's cache up to the committed text; gives what the last pass saw behind it.
+    fn catch_up(&mut self, sequence: &Sequence, tokens: &[Token]) -> Result<Seen, RuntimeError> {
         loop {
             let done = sequence.kv_len()?;
             let end = tokens.len().min(done + self.model.config().max_rows);
@@ -180,48 +229,142 @@ impl ModelDrafter {
             self.work.caught_up += end - done - usize::from(last);
             if last {
                 self.work.passes += 1;
-                return Ok((rows, end - done - 1));
+                return Ok(Seen { rows, behind: vec![(None, end - done - 1)] });
             }
         }
     }
 
-    /// Drafts behind `text`, which is the end of the committed text.
-    fn grow(
-        &mut self,
-        sequence: &Sequence,
-        text: &[Token],
-        budget: usize,
-        context: &mut DraftContext<'_>,
-    ) -> Result<(DraftTree, Block, Vec<Class>), RuntimeError> {
-        let committed = context.tokens.len();
-        let (mut rows, row) = self.catch_up(sequence, text)?;
-        // The last position of the context takes the last row.
-        let depth = budget.min(self.model.config().context + 1 - text.len());
-        let capacity = if context.worth.is_some() { TREE_ROWS.min(self.model.config().max_rows) } else { depth - 1 };
-        let mut block = Block { guard: KvGuard::reserve(sequence, capacity)?, base: text.len(), rows: Vec::new() };
+    fn limits<'a>(&self, length: usize, budget: usize, context: &DraftContext<'a>) -> Limits<'a> {
         let drawn = context.proposal.draws();
         let width = match context.worth {
             Some(_) if !drawn => context.width.clamp(1, CHILDREN),
             _ => 1,
         };
-        let ahead = Ahead { worth: context.worth, depth, width, drawn, end_ids: context.end_ids };
-        let history = Restored { length: context.pipeline.len(), pipeline: &mut *context.pipeline };
-        let mut draft = Growing { tree: DraftTree::new(), classes: Vec::new(), survival: Vec::new(), rows: Vec::new() };
+        // The last position of the context takes the last row.
+        let depth = budget.min((self.model.config().context + 1).saturating_sub(length));
+        Limits { worth: context.worth, depth, width, drawn, end_ids: context.end_ids }
+    }
 
-        // The nodes whose rows are at hand, by row of the pass.
-        let mut looked_behind: Vec<(Option<NodeId>, usize)> = vec![(None, row)];
+    /// Drafts behind `text`, which is the end of the committed text.
+    fn draft_afresh(
+        &mut self,
+        sequence: &Sequence,
+        text: &[Token],
+        budget: usize,
+        context: &mut DraftContext<'_>,
+    ) -> Result<(Growing, Block), RuntimeError> {
+        let position = context.tokens.len();
+        let seen = self.catch_up(sequence, text)?;
+        let limits = self.limits(text.len(), budget, context);
+        let mut block = Block::open(sequence, text.len(), 0, limits.rows(self.model.config().max_rows))?;
+        let stem = Stem { sequence, length: text.len(), position, limits };
+        let draft = self.grow(&stem, Growing::default(), seen, &mut block, context, &|| true)?;
+        Ok((draft, block))
+    }
+
+    /// Takes up what was drafted ahead behind the text that is there now, and goes on where that pays.
+    fn go_on(
+        &mut self,
+        sequence: &Sequence,
+        mut draft: Growing,
+        context: &mut DraftContext<'_>,
+    ) -> Result<(Growing, Option<Block>), RuntimeError> {
+        let text = context.tokens;
+        let limits = self.limits(text.len(), context.budget, context);
+        if context.worth.is_none() {
+            draft.truncate(limits.depth).map_err(self.malformed())?;
+        }
+        self.work.ahead = draft.tree.len();
+        draft.rows.fill(None);
+        let max_rows = self.model.config().max_rows;
+        let done = sequence.kv_len()?;
+        let unread = &text[done..];
+        let chosen = draft.worth_looking_behind(&limits, BEAM, 0);
+        if chosen.is_empty() || unread.len() + draft.tree.len() > max_rows {
+            return Ok((draft, None));
+        }
+        let room = draft.tree.len() + limits.rows(max_rows);
+        // What was drafted is at hand, whether there is room for more or not.
+        let Ok(mut block) = Block::open(sequence, done, unread.len(), room) else { return Ok((draft, None)) };
+        let stem = Stem { sequence, length: text.len(), position: text.len(), limits };
+        let seen = self.look_behind(&stem, &mut draft, &chosen, unread, &mut block)?;
+        self.work.caught_up += unread.len() - 1;
+        let draft = self.grow(&stem, draft, seen, &mut block, context, &|| true)?;
+        Ok((draft, Some(block)))
+    }
+
+    /// Drafts behind the text that is assumed, and a guess of the token that follows it.
+    fn grow_ahead(
+        &mut self,
+        state: &mut State,
+        context: &mut DraftContext<'_>,
+        assumed: usize,
+        under_way: &dyn Fn() -> bool,
+    ) -> Result<usize, RuntimeError> {
+        let text = context.tokens;
+        let sequence = &state.sequence;
+        let limits = self.limits(text.len() + 1, context.budget, context);
+        let done = sequence.kv_len()?;
+        let unread = &text[done..];
+        let max_rows = self.model.config().max_rows;
+        if limits.depth == 0 || unread.len() > max_rows || !under_way() {
+            return Ok(0);
+        }
+        // The rows of the draft under verification go: in the pass over the last of them all can be read again.
+        state.block = None;
+        let Ok(block) = Block::open(sequence, done, unread.len() + 1, limits.rows(max_rows)) else { return Ok(0) };
+        let block = state.block.insert(block);
+        let mut batch = Batch::default();
+        block.push_text(&mut batch, sequence.id(), unread, done, self.want());
+        let rows = self.pass(&batch)?;
+
+        let mut guess = DraftTree::new();
+        let law = context.pipeline.law(rows.logits(unread.len() - 1)?, None, &mut self.scratch)?;
+        let guessed = context.proposal.propose(&mut guess, None, &law, 1, text.len(), context.choices);
+        let Some(&guessed) = guessed.map_err(self.malformed())?.first() else { return Ok(0) };
+        let guess = guess.node(guessed).token;
+        if context.end_ids.contains(&guess) || !under_way() {
+            return Ok(0);
+        }
+        let mut batch = Batch::default();
+        block.push_text(&mut batch, sequence.id(), &[guess], text.len(), self.want());
+        let seen = Seen { rows: self.pass(&batch)?, behind: vec![(None, 0)] };
+
+        let stem = Stem { sequence, length: text.len() + 1, position: text.len() + 1, limits };
+        context.pipeline.push(guess);
+        let draft = self.grow(&stem, Growing::default(), seen, block, context, under_way);
+        context.pipeline.truncate(text.len());
+        let draft = draft?;
+        let nodes = draft.tree.len();
+        let base = text.len() - assumed;
+        state.ahead = (nodes > 0).then(|| Ahead { base, assumed: [&text[base..], &[guess]].concat(), draft });
+        Ok(nodes)
+    }
+
+    /// Adds nodes behind those that were looked behind, pass by pass.
+    fn grow(
+        &mut self,
+        stem: &Stem<'_>,
+        mut draft: Growing,
+        mut seen: Seen,
+        block: &mut Block,
+        context: &mut DraftContext<'_>,
+        goes_on: &dyn Fn() -> bool,
+    ) -> Result<Growing, RuntimeError> {
+        let limits = &stem.limits;
+        let history = Restored { length: context.pipeline.len(), pipeline: &mut *context.pipeline };
         loop {
-            for &(parent, row) in &looked_behind {
+            for &(parent, row) in &seen.behind {
                 history.pipeline.truncate(history.length);
                 let path = parent.map(|parent| draft.tree.path(parent)).unwrap_or_default();
                 for &node in &path {
                     history.pipeline.push(draft.tree.node(node).token);
                 }
-                let mut logits = rows.logits(row)?;
+                let mut logits = seen.rows.logits(row)?;
                 if let Some(reader) = &self.reader {
                     logits = reader.map.row(logits, &mut self.row);
                 }
-                let law = if context.worth.is_some() {
+                let law = if limits.worth.is_some() {
                     history.pipeline.summarized_law(logits, None, &mut self.scratch)
                 } else {
                     history.pipeline.law(logits, None, &mut self.scratch)
@@ -232,112 +375,62 @@ impl ModelDrafter {
                     Err(SamplingError::NothingAllowed { .. }) => continue,
                     Err(error) => return Err(error.into()),
                 };
-                let position = committed + path.len();
                 // Known before anything is drawn.
-                let before = context.worth.map(|_| law.soft_probability(law.argmax()));
+                let before = limits.worth.map(|_| law.soft_probability(law.argmax()));
+                let position = stem.position + path.len();
                 let nodes = context
                     .proposal
-                    .propose(&mut draft.tree, parent, &law, width, position, context.choices)
+                    .propose(&mut draft.tree, parent, &law, limits.width, position, context.choices)
                     .map_err(|source| RuntimeError::Draft { drafter: self.name.clone(), source })?;
-                draft.weigh(&ahead, &law, before, parent, &nodes);
+                draft.weigh(limits, &law, before, parent, &nodes);
             }
-            let chosen = draft.worth_looking_behind(&ahead, capacity - block.rows.len(), self.work.passes);
+            if !goes_on() {
+                break;
+            }
+            let taken = draft.rows.iter().flatten().count();
+            let chosen = draft.worth_looking_behind(limits, block.room.saturating_sub(taken), self.work.passes);
             if chosen.is_empty() {
                 break;
             }
-            looked_behind.clear();
-            let mut batch = Batch::default();
-            for (index, &node) in chosen.iter().enumerate() {
-                let token = self.own_id(draft.tree.node(node).token)?;
-                let parent = draft.tree.node(node).parent.and_then(|parent| draft.rows[parent.index()]);
-                let position = text.len() - 1 + draft.tree.depth(node);
-                batch.rows.push(Row { seq: sequence.id(), token, position, parent, want: self.want() });
-                draft.rows[node.index()] = Some(block.rows.len() as u32);
-                block.rows.push((parent, token));
-                looked_behind.push((Some(node), index));
-            }
-            rows = self.model.submit(&*self.stream, &batch)?.wait()?;
-            self.work.passes += 1;
+            seen = self.look_behind(stem, &mut draft, &chosen, &[], block)?;
         }
         drop(history);
-        Ok((draft.tree, block, draft.classes))
+        Ok(draft)
     }
-}
 
-/// What decides how far a draft goes.
-struct Ahead<'a> {
-    worth: Option<Worth<'a>>,
-    /// Greatest depth of a node.
-    depth: usize,
-    /// Children of a node.
-    width: usize,
-    /// Whether tokens are drawn, after which none may be dropped for what it is.
-    drawn: bool,
-    end_ids: &'a [Token],
-}
-
-/// A tree that grows, and what is expected of its nodes.
-struct Growing {
-    tree: DraftTree,
-    classes: Vec<Class>,
-    /// Probability that a node and all above it are accepted.
-    survival: Vec<f64>,
-    /// The row that looks behind a node, once there is one.
-    rows: Vec<Option<u32>>,
-}
-
-impl Growing {
-    fn weigh(
+    /// A pass that looks behind `chosen`. Text and nodes above them that have no row in the block yet are read on the way.
+    fn look_behind(
         &mut self,
-        ahead: &Ahead<'_>,
-        law: &Law<'_>,
-        greatest: Option<f64>,
-        parent: Option<NodeId>,
-        nodes: &[NodeId],
-    ) {
-        for (rank, &node) in nodes.iter().enumerate() {
-            self.rows.push(None);
-            let class = match greatest {
-                None => Class { index: DRAWN, prior: 0.5 },
-                Some(greatest) if ahead.drawn => class(DRAWN, greatest),
-                Some(_) => {
-                    let own = law.soft_probability(self.tree.node(node).token);
-                    class(if rank == 0 { FIRST } else { FURTHER }, own)
+        stem: &Stem<'_>,
+        draft: &mut Growing,
+        chosen: &[NodeId],
+        unread: &[Token],
+        block: &mut Block,
+    ) -> Result<Seen, RuntimeError> {
+        let seq = stem.sequence.id();
+        let mut batch = Batch::default();
+        block.push_text(&mut batch, seq, unread, stem.length - unread.len(), Want::Nothing);
+        let mut behind = Vec::with_capacity(chosen.len());
+        for &last in chosen {
+            for node in draft.tree.path(last) {
+                if draft.rows[node.index()].is_some() {
+                    continue;
                 }
-            };
-            let above = parent.map_or(1.0, |parent| self.survival[parent.index()]);
-            self.survival.push(above * ahead.worth.map_or(1.0, |worth| worth.odds.expect(class)));
-            self.classes.push(class);
+                let want = if chosen.contains(&node) {
+                    behind.push((Some(node), batch.rows.len()));
+                    self.want()
+                } else {
+                    Want::Nothing
+                };
+                let parent = draft.tree.node(node).parent.map_or(block.root, |parent| draft.rows[parent.index()]);
+                let position = stem.length - 1 + draft.tree.depth(node);
+                let token = self.own_id(draft.tree.node(node).token)?;
+                block.push(&mut batch, seq, token, position, parent, want);
+                draft.rows[node.index()] = Some(block.rows.len() as u32 - 1);
+            }
         }
-    }
-
-    /// The nodes that the next pass looks behind, of at most `room`; `passes` were made so far.
-    fn worth_looking_behind(&self, ahead: &Ahead<'_>, room: usize, passes: usize) -> Vec<NodeId> {
-        let open = |&(id, node): &(NodeId, &spec_core::Node)| {
-            self.rows[id.index()].is_none() && self.tree.depth(id) < ahead.depth && !ahead.end_ids.contains(&node.token)
-        };
-        let open = self.tree.nodes().filter(open).map(|(id, _)| id);
-        let Some(worth) = &ahead.worth else {
-            // A chain: its last node, until it is long enough.
-            return open.filter(|node| node.index() + 1 == self.tree.len()).take(room).collect();
-        };
-        let mut candidates: Vec<NodeId> = open.collect();
-        candidates.sort_by(|a, b| self.survival[b.index()].total_cmp(&self.survival[a.index()]));
-        candidates.truncate(if ahead.width == 1 { 1 } else { BEAM }.min(room));
-        let first = usize::from(if ahead.drawn { DRAWN } else { FIRST });
-        let next = worth.odds.expect_any(first..first + 16, 0.75);
-        // What the round has so far: the likeliest nodes, in a pass of as many rows.
-        let mut survival = self.survival.clone();
-        survival.sort_by(|a, b| b.total_cmp(a));
-        survival.truncate(ROWS);
-        let tokens = worth.tokens + survival.iter().sum::<f64>();
-        let drafting = passes as f64 * worth.pass;
-        let rate = tokens / (worth.seconds + drafting + worth.row * survival.len() as f64);
-        let gain = |node: &NodeId| self.survival[node.index()] * next - rate * worth.row;
-        candidates.retain(|node| gain(node) > rate * worth.pass * ROW);
-        let total: f64 = candidates.iter().map(gain).sum();
-        let price = rate * worth.pass * (1.0 + ROW * candidates.len().saturating_sub(1) as f64);
-        if total > price { candidates } else { Vec::new() }
+        draft.mark_looked_behind(chosen);
+        Ok(Seen { rows: self.pass(&batch)?, behind })
     }
 }
 
@@ -352,7 +445,7 @@ impl Drafter for ModelDrafter {
 
     fn class(&self, generation: GenerationId, node: NodeId) -> Class {
         let classes = self.states.get(&generation).map(|state| &state.classes);
-        classes.and_then(|classes| classes.get(node.index())).copied().unwrap_or(Class { index: DRAWN, prior: 0.5 })
+        classes.and_then(|classes| classes.get(node.index())).copied().unwrap_or(UNKNOWN)
     }
 
     fn work(&self) -> Work {
@@ -382,10 +475,16 @@ impl Drafter for ModelDrafter {
         }
         let state = match self.states.remove(&context.generation) {
             Some(state) => state,
-            None => State { sequence: Sequence::open(&self.model)?, block: None, classes: Vec::new(), listed: 0 },
+            None => State {
+                sequence: Sequence::open(&self.model)?,
+                block: None,
+                classes: Vec::new(),
+                listed: 0,
+                ahead: None,
+            },
         };
         // An error below drops the state: the sequence closes, and the next round starts it afresh.
-        let State { sequence, block, listed, .. } = state;
+        let State { sequence, block, listed, ahead, .. } = state;
         drop(block);
         if let Scored::Listed(shortlist) = &mut self.shortlist {
             match tokens.get(listed..) {
@@ -393,17 +492,56 @@ impl Drafter for ModelDrafter {
                 _ => shortlist.read(&*self.model, &tokens)?,
             }
         }
-        let (tree, block, classes) = if seen.is_some() {
+        let ahead = ahead.filter(|ahead| ahead.is_behind(context.tokens));
+        let (draft, block) = if seen.is_some() {
             // A trial reads the end of the text as if there were nothing before it, on the side.
             let aside = Sequence::open(&self.model)?;
-            let (tree, _, classes) = self.grow(&aside, text, budget, &mut context)?;
-            (tree, None, classes)
+            (self.draft_afresh(&aside, text, budget, &mut context)?.0, None)
+        } else if let Some(ahead) = ahead {
+            self.go_on(&sequence, ahead.draft, &mut context)?
         } else {
-            let (tree, block, classes) = self.grow(&sequence, text, budget, &mut context)?;
-            (tree, Some(block), classes)
+            let (draft, block) = self.draft_afresh(&sequence, text, budget, &mut context)?;
+            (draft, Some(block))
         };
-        self.states.insert(context.generation, State { sequence, block, classes, listed: tokens.len() });
+        let Growing { tree, classes, .. } = draft;
+        let listed = tokens.len();
+        self.states.insert(context.generation, State { sequence, block, classes, listed, ahead: None });
         Ok(tree)
+    }
+
+    fn drafts_ahead(&self) -> bool {
+        self.reader.is_none()
+    }
+
+    fn draft_ahead(
+        &mut self,
+        mut context: DraftContext<'_>,
+        assumed: usize,
+        under_way: &dyn Fn() -> bool,
+    ) -> Result<usize, RuntimeError> {
+        if self.reader.is_some() {
+            return Ok(0);
+        }
+        // One that has never drafted would have the whole text to read.
+        let Some(mut state) = self.states.remove(&context.generation) else { return Ok(0) };
+        let generation = context.generation;
+        // An error drops the state, as in `draft`.
+        let nodes = self.grow_ahead(&mut state, &mut context, assumed, under_way)?;
+        self.states.insert(generation, state);
+        Ok(nodes)
+    }
+
+    fn is_ahead(&self, generation: GenerationId, tokens: &[Token]) -> bool {
+        let ahead = self.states.get(&generation).and_then(|state| state.ahead.as_ref());
+        ahead.is_some_and(|ahead| ahead.is_behind(tokens))
+    }
+
+    fn follow(&self, event: &dyn Event) -> Result<(), RuntimeError> {
+        self.stream.wait(event)
+    }
+
+    fn precede(&self, stream: &dyn Stream) -> Result<(), RuntimeError> {
+        stream.wait(&*self.stream.record()?)
     }
 
     fn observe(&mut self, generation: GenerationId, tokens: &[Token], _: usize) -> Result<(), RuntimeError> {
@@ -413,6 +551,19 @@ impl Drafter for ModelDrafter {
             // Nothing will be drafted behind this text; dropping the block rolls it back.
             None => Ok(()),
         }
+    }
+
+    fn resume(&mut self, generation: GenerationId, kept: usize) -> Result<(), RuntimeError> {
+        // In tokens of the draft model.
+        let kept = self.reader.as_mut().map_or(kept, |reader| reader.resume(generation, kept));
+        let Some(mut state) = self.states.remove(&generation) else { return Ok(()) };
+        (state.block, state.ahead) = (None, None);
+        // What follows is a prompt to the shortlist, not what a draft should have had.
+        state.listed = 0;
+        if state.sequence.truncate(kept)? {
+            self.states.insert(generation, state);
+        }
+        Ok(())
     }
 
     fn forget(&mut self, generation: GenerationId) {

@@ -188,6 +188,10 @@ impl Drafter for NgramDrafter {
         }
     }
 
+    fn read(&mut self, generation: GenerationId, prompt: &[Token]) {
+        self.states.entry(generation).or_default().index.extend(prompt);
+    }
+
     fn draft(&mut self, context: DraftContext<'_>) -> Result<DraftTree, RuntimeError> {
         let State { index, copying, source } = self.states.entry(context.generation).or_default();
         index.extend(context.tokens);
@@ -213,6 +217,13 @@ impl Drafter for NgramDrafter {
     }
 
     fn observe(&mut self, _: GenerationId, _: &[Token], _: usize) -> Result<(), RuntimeError> {
+        Ok(())
+    }
+
+    fn resume(&mut self, generation: GenerationId, kept: usize) -> Result<(), RuntimeError> {
+        if self.states.get(&generation).is_some_and(|state| state.index.indexed >= kept) {
+            self.forget(generation);
+        }
         Ok(())
     }
 

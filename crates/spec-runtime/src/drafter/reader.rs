@@ -46,6 +46,15 @@ impl Reader {
         (!*is_stuck).then(|| (text.clone(), start.unwrap_or(0)))
     }
 
+    /// Goes back to the first `kept` tokens; gives how many of the draft model's they are, as far as they have been read.
+    pub(super) fn resume(&mut self, generation: GenerationId, kept: usize) -> usize {
+        let Some(Reading { text, ends, is_stuck }) = self.texts.get_mut(&generation) else { return 0 };
+        ends.truncate(kept);
+        text.truncate(ends.last().copied().unwrap_or(0));
+        *is_stuck = false;
+        text.len()
+    }
+
     pub(super) fn forget(&mut self, generation: GenerationId) {
         self.texts.remove(&generation);
     }

@@ -190,6 +190,10 @@ impl Drafter for SuffixDrafter {
         copied(matched.unwrap_or(1))
     }
 
+    fn read(&mut self, generation: GenerationId, prompt: &[Token]) {
+        self.states.entry(generation).or_default().extend(prompt);
+    }
+
     fn draft(&mut self, context: DraftContext<'_>) -> Result<DraftTree, RuntimeError> {
         let text = self.states.entry(context.generation).or_default();
         text.extend(context.tokens);
@@ -214,6 +218,13 @@ impl Drafter for SuffixDrafter {
     }
 
     fn observe(&mut self, _: GenerationId, _: &[Token], _: usize) -> Result<(), RuntimeError> {
+        Ok(())
+    }
+
+    fn resume(&mut self, generation: GenerationId, kept: usize) -> Result<(), RuntimeError> {
+        if self.states.get(&generation).is_some_and(|text| text.indexed > kept) {
+            self.forget(generation);
+        }
         Ok(())
     }
 

@@ -1,21 +1,30 @@
-//! Rounds: draft, verify, emit, roll back.
+//! Rounds: draft, verify, emit, roll back; and while the target verifies, draft ahead.
+
+mod ahead;
+mod generation;
+mod round;
+mod session;
+
+pub use generation::Generation;
+pub use session::Session;
 
 use std::hash::{BuildHasher, RandomState};
 use std::sync::Arc;
 use std::time::Duration;
 
 use spec_core::{
-    AcceptanceRule, Coupled, DraftCost, DraftTree, Greedy, KeyedChoices, LogitRows, Noise, NoiseScan, Origin, PathLaws,
-    PathMasks, Pipeline, Round, RowKernels, ScalarScan, Start, Token, TokenLogProb, TreeError, top_log_probabilities,
+    AcceptanceRule, Coupled, DraftCost, DraftTree, Greedy, Noise, NoiseScan, Pipeline, RowKernels, ScalarScan, Start,
+    Token, TokenLogProb,
 };
 
 use crate::clock::MachineClock;
-use crate::constraint::ConstraintMasks;
 use crate::emission::Emission;
 use crate::{
-    Batch, Clock, DraftContext, Drafter, Emitted, FinishReason, GenerationId, HostStream, KvGuard, Model, Request,
-    RequestRule, Row, Rows, RuntimeError, Sequence, SpeculationStats, Stream, Timings, TokenText, Want,
+    Batch, Clock, Drafter, Emitted, FinishReason, GenerationId, HostStream, KvGuard, Model, Request, RequestRule,
+    RuntimeError, Sequence, SpeculationStats, Stream, Timings, TokenText, Want,
 };
+use generation::LogitsOf;
+use session::Kept;
 
 /// A target model, its vocabulary, and perhaps a drafter.
 #[doc(alias = "SpecDecodeOp")]
@@ -26,6 +35,8 @@ pub struct Engine {
     drafter: Option<Box<dyn Drafter>>,
     kernels: Arc<dyn RowKernels>,
     clock: Arc<dyn Clock>,
+    /// Generations are numbered within an engine; this tells engines apart.
+    identity: Arc<()>,
     started: u64,
     is_prepared: bool,
 }
@@ -41,6 +52,8 @@ pub struct Completion {
     pub finish: FinishReason,
     /// Tokens of the prompt.
     pub prompt_tokens: usize,
+    /// Those of them whose keys and values were in the cache already: a [`Session`] had kept them.
+    pub cached_tokens: usize,
     /// Tokens generated, an end token included.
     pub completion_tokens: usize,
     /// The seed used.
@@ -55,22 +68,6 @@ pub struct Completion {
     pub timings: Timings,
 }
 
-/// A generation under way. Dropping it frees its KV blocks; its drafter state goes with [`Engine::finish`]
-/// or when [`Engine::generate`] returns.
-pub struct Generation {
-    id: GenerationId,
-    request: Request,
-    rule: Box<dyn AcceptanceRule>,
-    sequence: Sequence,
-    pipeline: Pipeline,
-    emission: Emission,
-    /// Prompt and emitted tokens.
-    tokens: Vec<Token>,
-    first_token: Option<Duration>,
-    completion: Completion,
-    finished: bool,
-}
-
 impl Engine {
     /// Plain decoding of `target`.
     pub fn new(target: Arc<dyn Model>, text: Arc<dyn TokenText>) -> Self {
@@ -81,6 +78,7 @@ impl Engine {
             drafter: None,
             kernels: Arc::new(ScalarScan),
             clock: Arc::new(MachineClock::new()),
+            identity: Arc::default(),
             started: 0,
             is_prepared: false,
         }
@@ -107,7 +105,8 @@ impl Engine {
         self
     }
 
-    /// Runs the target's passes on a stream of its device.
+    /// Runs the target's passes on a stream of its device. Where that goes on by itself once a pass is submitted, the next block is
+    /// drafted meanwhile.
     #[must_use]
     pub fn on_stream(mut self, stream: Box<dyn Stream>) -> Self {
         self.stream = stream;
@@ -124,6 +123,11 @@ impl Engine {
     /// # Errors
     /// [`RuntimeError::BadRequest`], [`RuntimeError::BadToken`], or what opening a sequence reports.
     pub fn start(&mut self, request: Request) -> Result<Generation, RuntimeError> {
+        self.start_from(request, &mut None)
+    }
+
+    /// [`start`](Self::start), on what is kept of a text before: it is taken once the request has passed its checks.
+    fn start_from(&mut self, request: Request, kept: &mut Option<Kept>) -> Result<Generation, RuntimeError> {
         let vocab = self.text.vocab();
         let context = self.target.config().context;
         if vocab > self.target.config().vocab {
@@ -151,19 +155,23 @@ impl Engine {
         let mut stop = request.stop.clone();
         // The last position holds the last token that is fed; one more can be sampled from its row.
         stop.max_tokens = stop.max_tokens.min(context + 1 - request.prompt.len());
-        self.started += 1;
+        let (id, sequence) = match kept.take() {
+            Some(kept) => self.resume(kept, &request.prompt)?,
+            None => (self.fresh_id(), Sequence::open(&self.target)?),
+        };
         Ok(Generation {
-            id: GenerationId(self.started),
-            sequence: Sequence::open(&self.target)?,
+            id,
             pipeline,
             emission: Emission::new(stop),
             tokens: request.prompt.clone(),
             first_token: None,
+            drafted_ahead: Duration::ZERO,
             completion: Completion {
                 tokens: Vec::new(),
                 text: String::new(),
                 finish: FinishReason::Length,
                 prompt_tokens: request.prompt.len(),
+                cached_tokens: sequence.kv_len()?,
                 completion_tokens: 0,
                 seed,
                 logprobs: request.logprobs.map(|_| Vec::new()),
@@ -174,7 +182,13 @@ impl Engine {
             finished: false,
             rule,
             request,
+            sequence,
         })
+    }
+
+    fn fresh_id(&mut self) -> GenerationId {
+        self.started += 1;
+        GenerationId(self.started)
     }
 
     /// Refuses what the rule cannot judge before anything is drafted.
@@ -245,6 +259,7 @@ impl Engine {
 
     fn prefill(&mut self, generation: &mut Generation, sink: &mut dyn FnMut(&Emitted)) -> Result<(), RuntimeError> {
         let begun = self.clock.now();
+        self.put_target_behind_drafter()?;
         let end = generation.tokens.len();
         let rows = loop {
             if generation.request.cancel.is_cancelled() {
@@ -256,7 +271,11 @@ impl Engine {
             let want = if next == end { Want::Logits } else { Want::Nothing };
             let batch = Batch::chain(generation.sequence.id(), &generation.tokens[done..next], done, None, want);
             let guard = KvGuard::reserve(&generation.sequence, next - done)?;
-            let rows = self.target.submit(&*self.stream, &batch)?.wait()?;
+            let pass = self.target.submit(&*self.stream, &batch)?;
+            if done == 0 {
+                self.read_prompt(generation)?;
+            }
+            let rows = pass.wait()?;
             guard.commit_chain(next - done)?;
             if next == end {
                 break LogitsOf { rows, first: next - done - 1 };
@@ -268,264 +287,19 @@ impl Engine {
         Ok(())
     }
 
-    fn round(&mut self, generation: &mut Generation, sink: &mut dyn FnMut(&Emitted)) -> Result<(), RuntimeError> {
-        let begun = self.clock.now();
-        let Draft { tree, forced, preparation } = self.draft(generation)?;
-        let begun = begun + preparation;
-        let drafted = self.clock.now();
-
-        let root = generation.tokens.len() - 1;
-        let guard = KvGuard::reserve(&generation.sequence, 1 + tree.len())?;
-        let batch = verification_batch(&generation.sequence, &generation.tokens, &tree);
-        let rows = self.target.submit(&*self.stream, &batch)?.wait()?;
-        let verified = self.clock.now();
-
-        let rows = LogitsOf { rows, first: 0 };
-        let Judged { path, emitted, accepted } =
-            generation.judge(&*self.text, &tree, &rows.collect(1 + tree.len())?, sink)?;
-        let sampled = self.clock.now();
-
-        // The last emitted token has no KV entry yet: the root row and those of the accepted nodes before it are kept.
-        guard.commit(&path[..emitted])?;
-        debug_assert_eq!(generation.sequence.kv_len().ok(), Some(root + emitted), "KV length is committed - 1");
-        if let Some(drafter) = &mut self.drafter
-            && !generation.finished
-        {
-            drafter.observe(generation.id, &generation.tokens, if forced { 0 } else { accepted })?;
+    /// Lets passes of the drafter begin behind all that the target's stream was given. Models may share a pool of KV blocks, and
+    /// tokens that a commit moves are read from blocks that are free already.
+    fn put_drafter_behind_target(&self) -> Result<(), RuntimeError> {
+        match &self.drafter {
+            Some(drafter) => drafter.follow(&*self.stream.record()?),
+            None => Ok(()),
         }
-        // What a constraint forces says nothing about the drafter.
-        if !forced {
-            generation.request.draft_len.observe(&Round {
-                drafted: tree.len(),
-                accepted,
-                emitted,
-                draft: drafted - begun,
-                verify: verified - drafted,
-            });
-        }
-        generation.completion.speculation.forced += if forced { tree.len() } else { 0 };
-        generation.completion.speculation.record(&nodes_by_depth(&tree), accepted, emitted);
-        let timings = &mut generation.completion.timings;
-        timings.preparation += preparation;
-        timings.draft += drafted - begun;
-        timings.verify += verified - drafted;
-        timings.sample += sampled - verified;
-        timings.rollback += self.clock.now() - sampled;
-        if let Some(first) = generation.first_token {
-            timings.decode = sampled - first - timings.preparation;
-        }
-        Ok(())
     }
 
-    /// Drafts within what may still be emitted and what the context still holds.
-    fn draft(&mut self, generation: &mut Generation) -> Result<Draft, RuntimeError> {
-        let Some(drafter) = &mut self.drafter else { return Ok(Draft::default()) };
-        let room = self.target.config().context - generation.tokens.len();
-        let rows = self.target.config().max_rows - 1;
-        let most = room.min(rows).min(generation.emission.remaining() - 1);
-        if let Some(constraint) = &mut generation.request.constraint {
-            let forced = constraint.forced(most, self.text.vocab(), generation.emission.end_ids())?;
-            if !forced.is_empty() {
-                let tree = DraftTree::chain(&forced, Origin::Fixed);
-                return Ok(Draft { tree, forced: true, ..Draft::default() });
-            }
-        }
-        let budget = generation.request.draft_len.next().min(most);
-        if budget == 0 {
-            return Ok(Draft::default());
-        }
-        let mut preparation = Duration::ZERO;
-        if !self.is_prepared {
-            let begun = self.clock.now();
-            drafter.prepare()?;
-            preparation = self.clock.now() - begun;
-            self.is_prepared = true;
-        }
-        let mut choices = generation.choices();
-        let mut tree = drafter.draft(DraftContext {
-            generation: generation.id,
-            tokens: &generation.tokens,
-            end_ids: generation.emission.end_ids(),
-            pipeline: &mut generation.pipeline,
-            proposal: generation.rule.proposal(),
-            choices: &mut choices,
-            budget,
-            context: generation.request.draft_len.context(),
-            width: if generation.rule.chains_only() { 1 } else { generation.request.draft_width.max(1) },
-            prices: generation.request.draft_len.prices(),
-            worth: None,
-        })?;
-        debug_assert_eq!(generation.pipeline.len(), generation.tokens.len(), "the drafter restores the history");
-        let drafter = |source: TreeError| RuntimeError::Draft { drafter: drafter.name().to_owned(), source };
-        // Given nodes can go. A drawn one cannot, and is an error: dropping it would bias the output.
-        tree.truncate(budget).map_err(&drafter)?;
-        // A token that the target does not have cannot be scored; what was drafted before it can.
-        let vocab = self.text.vocab();
-        let known = tree.nodes().take_while(|(_, node)| (node.token as usize) < vocab).count();
-        tree.truncate(known).map_err(&drafter)?;
-        Ok(Draft { tree, forced: false, preparation })
+    /// The other way round.
+    fn put_target_behind_drafter(&self) -> Result<(), RuntimeError> {
+        self.drafter.as_ref().map_or(Ok(()), |drafter| drafter.precede(&*self.stream))
     }
-}
-
-impl Generation {
-    /// The text so far: prompt and emitted tokens.
-    pub fn tokens(&self) -> &[Token] {
-        &self.tokens
-    }
-
-    /// The result so far.
-    pub fn completion(&self) -> &Completion {
-        &self.completion
-    }
-
-    /// The randomness of the round that begins now; drafting and judging ask it for different purposes.
-    fn choices(&self) -> KeyedChoices {
-        KeyedChoices::with_choice(self.completion.seed, self.request.choice, self.tokens.len())
-    }
-
-    /// Judges a tree and emits what stands.
-    fn judge(
-        &mut self,
-        text: &dyn TokenText,
-        tree: &DraftTree,
-        rows: &[&[f32]],
-        sink: &mut dyn FnMut(&Emitted),
-    ) -> Result<Judged, RuntimeError> {
-        let base = self.tokens.len();
-        let outcome = {
-            let logits = Borrowed(rows);
-            let mut choices = self.choices();
-            let end_ids = self.emission.end_ids();
-            let constraint = self.request.constraint.as_deref_mut();
-            let masks = constraint.map(|constraint| ConstraintMasks::new(tree, constraint, text.vocab(), end_ids));
-            let path_masks = masks.as_ref().map(|masks| masks as &dyn PathMasks);
-            let mut laws = PathLaws::new(tree, &logits, &mut self.pipeline, base, path_masks);
-            let outcome = self.rule.verify(tree, &mut laws, &mut choices);
-            drop(laws);
-            masks.map_or(Ok(()), ConstraintMasks::finish)?;
-            outcome?
-        };
-        debug_assert_eq!(self.pipeline.len(), base, "the rule restores the history");
-        let accepted = outcome.accepted.iter().map(|&node| (node.index() as u32 + 1, tree.node(node).token));
-        let mut row = 0;
-        let mut path = vec![0];
-        let mut emitted = 0;
-        for (next_row, token) in accepted.chain([(0, outcome.next)]) {
-            self.emit(text, token, rows[row as usize], sink)?;
-            emitted += 1;
-            if self.finished || emitted > outcome.accepted.len() {
-                break;
-            }
-            path.push(next_row);
-            row = next_row;
-        }
-        Ok(Judged { path, emitted, accepted: emitted.min(outcome.accepted.len()) })
-    }
-
-    fn emit(
-        &mut self,
-        text: &dyn TokenText,
-        token: Token,
-        logits: &[f32],
-        sink: &mut dyn FnMut(&Emitted),
-    ) -> Result<(), RuntimeError> {
-        let emitted = self.emission.push(token, &text.bytes(token));
-        self.tokens.push(token);
-        self.pipeline.push(token);
-        let completion = &mut self.completion;
-        completion.completion_tokens = self.emission.count();
-        completion.text.push_str(&emitted.text);
-        if emitted.shown {
-            completion.tokens.push(token);
-            if let (Some(all), Some(n)) = (&mut completion.logprobs, self.request.logprobs) {
-                all.push(top_log_probabilities(logits, text.vocab(), token, n)?);
-            }
-        }
-        match emitted.finish {
-            Some(reason) => self.end(reason),
-            None => self.request.constraint.as_mut().map_or(Ok(()), |constraint| constraint.advance(token))?,
-        }
-        sink(&emitted);
-        Ok(())
-    }
-
-    fn cancel(&mut self, sink: &mut dyn FnMut(&Emitted)) {
-        let text = self.emission.flush();
-        if !text.is_empty() {
-            self.completion.text.push_str(&text);
-            let token = self.tokens[self.tokens.len() - 1];
-            sink(&Emitted { token, text, shown: false, finish: Some(FinishReason::Cancelled) });
-        }
-        self.end(FinishReason::Cancelled);
-    }
-
-    fn end(&mut self, reason: FinishReason) {
-        self.completion.finish = reason;
-        self.finished = true;
-    }
-}
-
-/// What a round proposes.
-#[derive(Default)]
-struct Draft {
-    tree: DraftTree,
-    /// Whether a constraint left no choice, rather than a drafter guessing.
-    forced: bool,
-    /// What preparing the drafter took.
-    preparation: Duration,
-}
-
-/// What a round came to.
-struct Judged {
-    /// Rows of the accepted path, the root row first; as many as tokens were emitted, at least.
-    path: Vec<u32>,
-    /// Tokens emitted.
-    emitted: usize,
-    /// Those of them that were drafted.
-    accepted: usize,
-}
-
-/// Rows of a pass from row `first` on.
-struct LogitsOf {
-    rows: Box<dyn Rows>,
-    first: usize,
-}
-
-impl LogitsOf {
-    fn collect(&self, count: usize) -> Result<Vec<&[f32]>, RuntimeError> {
-        (self.first..self.first + count).map(|row| self.rows.logits(row)).collect()
-    }
-}
-
-struct Borrowed<'a>(&'a [&'a [f32]]);
-
-impl LogitRows for Borrowed<'_> {
-    fn row(&self, index: usize) -> &[f32] {
-        self.0[index]
-    }
-}
-
-/// The last committed token and the tree below it.
-fn verification_batch(sequence: &Sequence, tokens: &[Token], tree: &DraftTree) -> Batch {
-    let seq = sequence.id();
-    let root = tokens.len() - 1;
-    let first = Row { seq, token: tokens[root], position: root, parent: None, want: Want::Logits };
-    let nodes = tree.nodes().map(|(id, node)| Row {
-        seq,
-        token: node.token,
-        position: root + tree.depth(id),
-        parent: Some(node.parent.map_or(0, |parent| parent.index() as u32 + 1)),
-        want: Want::Logits,
-    });
-    Batch { rows: std::iter::once(first).chain(nodes).collect() }
-}
-
-fn nodes_by_depth(tree: &DraftTree) -> Vec<usize> {
-    let mut counts = vec![0; tree.height()];
-    for (id, _) in tree.nodes() {
-        counts[tree.depth(id) - 1] += 1;
-    }
-    counts
 }
 
 /// Entropy of the operating system, by way of the standard library's hash keys.

@@ -273,6 +273,25 @@ impl PagedKv {
         }
     }
 
+    /// Forgets the committed tokens behind the first `length` and frees the blocks that only they were in. Where there are no
+    /// more than `length`, nothing changes.
+    ///
+    /// # Errors
+    /// As [`Model::truncate`](crate::Model::truncate); nothing is forgotten then.
+    pub fn truncate(&mut self, seq: SeqId, length: usize) -> Result<(), RuntimeError> {
+        let block_tokens = self.block_tokens;
+        let state = self.state_mut(seq)?;
+        if state.reservation.is_some() {
+            return Err(RuntimeError::ReservationOpen(seq));
+        }
+        if length < state.committed {
+            state.committed = length;
+            let released = state.blocks.split_off(length.div_ceil(block_tokens));
+            self.free.extend(released.into_iter().rev());
+        }
+        Ok(())
+    }
+
     fn state(&self, seq: SeqId) -> Result<&SeqState, RuntimeError> {
         self.slots
             .get(seq.slot as usize)

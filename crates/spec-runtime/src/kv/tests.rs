@@ -136,6 +136,24 @@ fn a_full_context_takes_no_reservation() {
     pages.reserve(seq, 0).expect("room for nothing is always there");
 }
 
+#[test]
+fn a_cut_frees_the_blocks_behind_it() {
+    let mut pages = PagedKv::new(8, BLOCK, 5 * BLOCK);
+    let seq = pages.open();
+    pages.reserve(seq, 3 * BLOCK).expect("room");
+    assert!(matches!(pages.truncate(seq, 0), Err(RuntimeError::ReservationOpen(_))));
+    chain(&mut pages, seq, 3 * BLOCK);
+    pages.settle(seq, &(0..3 * BLOCK as u32).collect::<Vec<_>>()).expect("a path");
+    for (length, kept, free) in
+        [(4 * BLOCK, 3 * BLOCK, 5), (2 * BLOCK + 1, 2 * BLOCK + 1, 5), (BLOCK, BLOCK, 7), (0, 0, 8)]
+    {
+        pages.truncate(seq, length).expect("open");
+        assert_eq!((pages.committed(seq).expect("open"), pages.free_blocks()), (kept, free), "cut to {length}");
+    }
+    pages.close(seq);
+    assert!(matches!(pages.truncate(seq, 0), Err(RuntimeError::UnknownSequence(_))));
+}
+
 /// One step of a random life.
 #[derive(Clone, Debug)]
 enum Step {
@@ -146,6 +164,8 @@ enum Step {
     Append(usize, Vec<usize>),
     /// Keeps the path to this row.
     Settle(usize, usize),
+    /// Cuts the committed text to a length.
+    Truncate(usize, usize),
 }
 
 fn step() -> impl Strategy<Value = Step> {
@@ -155,6 +175,7 @@ fn step() -> impl Strategy<Value = Step> {
         4 => (0_usize..8, 0_usize..14).prop_map(|(seq, rows)| Step::Reserve(seq, rows)),
         6 => (0_usize..8, prop::collection::vec(0_usize..16, 1..5)).prop_map(|(seq, rows)| Step::Append(seq, rows)),
         4 => (0_usize..8, 0_usize..16).prop_map(|(seq, row)| Step::Settle(seq, row)),
+        2 => (0_usize..8, 0_usize..24).prop_map(|(seq, length)| Step::Truncate(seq, length)),
     ]
 }
 
@@ -231,6 +252,13 @@ proptest! {
                     own.text.extend(path.iter().map(|&row| own.rows[row as usize].2));
                     own.rows.clear();
                     own.reserved = None;
+                }
+                Step::Truncate(at, length) => {
+                    let Some(own) = plain.get_mut(at) else { continue };
+                    match pages.truncate(own.seq, length) {
+                        Ok(()) => own.text.truncate(length),
+                        Err(error) => prop_assert!(matches!(error, RuntimeError::ReservationOpen(_)), "{}", error),
+                    }
                 }
                 Step::Close(_) => {}
             }

@@ -1,5 +1,6 @@
 //! The engine over models that read their own cache back, so that any misplaced row shows in the text.
 
+mod ahead;
 mod chooser;
 mod constraint;
 mod field;
@@ -12,6 +13,7 @@ mod limits;
 mod lossless;
 mod options;
 mod rules;
+mod session;
 mod vocabulary;
 
 use std::sync::Arc;

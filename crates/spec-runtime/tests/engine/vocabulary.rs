@@ -5,7 +5,8 @@ use std::sync::Mutex;
 
 use spec_core::RuleName;
 use spec_runtime::{
-    Batch, DraftContext, GenerationId, ModelConfig, Pass, Rows, SeqId, Stream, TokenRole, TokenText, VocabularyMap,
+    Batch, DraftContext, GenerationId, ModelConfig, Pass, Rows, SeqId, Session, Stream, TokenRole, TokenText,
+    VocabularyMap,
 };
 
 use super::*;
@@ -113,6 +114,9 @@ impl Model for Renumbered {
     }
     fn settle(&self, seq: SeqId, path: &[u32]) -> Result<(), RuntimeError> {
         self.inner.settle(seq, path)
+    }
+    fn truncate(&self, seq: SeqId, length: usize) -> Result<bool, RuntimeError> {
+        self.inner.truncate(seq, length)
     }
     fn submit(&self, stream: &dyn Stream, batch: &Batch) -> Result<Box<dyn Pass>, RuntimeError> {
         let mut batch = batch.clone();
@@ -262,6 +266,9 @@ impl Drafter for Spy {
     fn observe(&mut self, generation: GenerationId, tokens: &[Token], accepted: usize) -> Result<(), RuntimeError> {
         self.0.observe(generation, tokens, accepted)
     }
+    fn resume(&mut self, generation: GenerationId, kept: usize) -> Result<(), RuntimeError> {
+        self.0.resume(generation, kept)
+    }
     fn forget(&mut self, generation: GenerationId) {
         self.0.forget(generation);
     }
@@ -310,6 +317,35 @@ fn an_intersection_drafts_what_both_have_behind_the_text_spelled_anew() {
             }
         }
     }
+}
+
+#[test]
+fn a_conversation_is_read_from_where_it_departs_in_the_drafts_own_tokens() {
+    let (target, draft, ids) = pairs();
+    let spec = HashSpec { context: 1024, blocks: 128, ..HashSpec::default() };
+    let model = Renumbered::new(HashSpec { vocab: 29, seed: 5, ..spec.clone() }, ids);
+    let drafter =
+        ModelDrafter::new(Arc::clone(&model) as Arc<dyn Model>).with_vocabulary(intersection(&target, &draft));
+    let seen = Seen::default();
+    let mut engine = target_of(&target, &spec).with_drafter(Box::new(Spy(drafter, Arc::clone(&seen))));
+    let mut session = Session::new();
+    // Pairs that the draft model spells stand on both sides of where the texts part.
+    let mut prompt = [&PROMPT[..], &[26, 27, 28, 29, 30, 31]].concat();
+    for turn in 0..4 {
+        let with = || Request { prompt: prompt.clone(), ..request(40, 4) };
+        let got = session.generate(&mut engine, with(), &mut |_| {}).expect("an answer");
+        assert_eq!(got.tokens, plain(&spec, with()).tokens, "turn {turn}");
+        assert!(got.speculation.drafted >= 30, "turn {turn}: {:?}", got.speculation);
+        for (text, drafted) in seen.lock().expect("one thread").drain(..) {
+            let logits = &model.inner.logits_of(&spelled(&target, &draft, &text))[3..];
+            let best = (0..26).max_by(|&a, &b| logits[a].total_cmp(&logits[b])).expect("letters");
+            assert_eq!(drafted.first(), Some(&(25 - best as Token)), "turn {turn}");
+        }
+        prompt.extend(&got.tokens[..20 + turn]);
+        prompt.extend([27, 3, 31]);
+    }
+    session.clear(&mut engine);
+    assert_eq!(model.inner.free_blocks(), 128, "blocks leak");
 }
 
 #[test]

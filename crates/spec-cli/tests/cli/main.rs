@@ -1,5 +1,10 @@
 //! The binary, as a user runs it, on tiny models.
 
+mod chat;
+mod real;
+mod settings;
+mod terminal;
+
 use std::path::PathBuf;
 use std::process::{Command, Output};
 
@@ -42,13 +47,27 @@ impl Files {
     }
 
     fn spec_with(&self, words: &[&str], environment: &[(&str, &str)]) -> Ran {
+        let mut command = self.command(words);
+        command.envs(environment.iter().copied());
+        Ran { line: format!("{command:?}"), output: command.output().expect("the binary runs") }
+    }
+
+    /// `spec` with nothing of the user's own: no flags in the environment or in a file, no history.
+    fn command(&self, words: &[&str]) -> Command {
         let words = words.iter().map(|word| match word.ends_with(".gguf") || word.ends_with(".txt") {
             true => self.path(word).display().to_string(),
             false => (*word).to_owned(),
         });
         let mut command = Command::new(env!("CARGO_BIN_EXE_spec"));
-        command.args(words).envs(environment.iter().copied());
-        Ran { line: format!("{command:?}"), output: command.output().expect("the binary runs") }
+        for (name, _) in std::env::vars_os() {
+            let kept = ["SPEC_MODELS", "SPEC_CPU_ISA", "SPEC_ASCEND_SIM"];
+            if name.to_str().is_some_and(|name| name.starts_with("SPEC_") && !kept.contains(&name)) {
+                command.env_remove(name);
+            }
+        }
+        let folder = self.folder.path();
+        command.args(words).env("XDG_CONFIG_HOME", folder).env("XDG_STATE_HOME", folder).env_remove("NO_COLOR");
+        command
     }
 }
 
@@ -82,6 +101,15 @@ impl Ran {
         assert!(words.iter().all(|word| err.contains(word)), "{}\n{err}\nlacks one of {words:?}", self.line);
         assert!(!err.contains("panicked"), "{err}");
         assert_eq!(self.out(), "", "{}", self.line);
+    }
+
+    /// Refused for its memory: the last line says so, those before it what would fit.
+    #[track_caller]
+    fn refused_after_a_plan(&self) {
+        let err = self.err();
+        assert_eq!((self.output.status.code(), self.out().as_str()), (Some(1), ""), "{}\n{err}", self.line);
+        let last = err.lines().last().unwrap_or_default();
+        assert!(err.contains("Ways to fit:") && last.starts_with("spec: ") && last.contains("--mem-limit"), "{err}");
     }
 
     #[track_caller]
@@ -286,6 +314,13 @@ fn wrong_command_lines_are_refused_in_one_line_with_code_2() {
         ("generate --model target.gguf -p hi --stop-id 9999", &["9999"]),
         ("generate --model target.gguf -p hi --context 9999", &["9999", "256"]),
         ("generate --model target.gguf -p hi --frobnicate", &["frobnicate"]),
+        ("generate --model target.gguf -p hi --temprature 1", &["--temprature", "--temperature"]),
+        ("generate --model target.gguf -p hi --mem-limit much", &["much", "300MB"]),
+        ("generate --model target.gguf -p hi --show-accept=some", &["some", "kept", "all"]),
+        ("chat --model target.gguf --context 9999", &["9999", "256"]),
+        ("chat --model target.gguf --rule greedy --temperature 1", &["--rule greedy"]),
+        ("completions tcsh", &["tcsh", "bash"]),
+        ("genrate", &["genrate", "generate"]),
         ("conjure", &["conjure"]),
         ("bench forward --model target.gguf --rows 0", &["--rows"]),
         ("bench forward --model target.gguf --rows 1 --context 300", &["256"]),

@@ -1,0 +1,82 @@
+//! What `--help` says beyond the list of flags: examples, and the questions that the list does not answer.
+
+/// Below `spec --help`.
+pub(super) const OVERVIEW: &str = "\
+Examples:
+  spec generate --model MODEL.gguf --chat -p 'Write a haiku about rivers.'
+  spec chat --model hf:ORG/REPO:FILE.gguf
+  spec demo --model MODEL.gguf --prompts DIR    what speculation gains here
+
+Flags can be set for good. SPEC_THREADS=2 in the environment is --threads 2,
+and so is `threads = 2` in $XDG_CONFIG_HOME/spec/config.toml, or in ~/.config
+without that variable; a table such as [chat] is for one command. The command
+line counts before the environment, that before the file, the file before the
+default. --print-config shows what is in force, and why.
+
+Exit codes: 0 done, 1 failed, 2 the command line was wrong.
+SPEC_CPU_ISA chooses the kernels: avx512vnni, avx2vnni, avx2 or portable; by
+default the fastest that the processor runs.";
+
+/// Below `spec generate -h`.
+pub(super) const GENERATE: &str = "\
+Examples:
+  spec generate --model MODEL.gguf -p 'def fibonacci(n):' -n 200
+  spec generate --model MODEL.gguf --chat -f question.txt --temperature 0.7
+  spec generate --model MODEL.gguf --draft-model SMALLER.gguf -p TEXT --show-accept
+
+--help says which drafter to use.";
+
+/// Below `spec chat -h`.
+pub(super) const CHAT: &str = "\
+Examples:
+  spec chat --model MODEL.gguf --system 'Answer in one sentence.'
+  printf 'What is a tree?\\nAnd a wood?\\n' | spec chat --model MODEL.gguf --json
+
+--help says which drafter to use, and what can be typed.";
+
+/// Below `spec completions --help`.
+pub(super) const COMPLETIONS: &str = "\
+  bash: spec completions bash > ~/.local/share/bash-completion/completions/spec
+  zsh:  spec completions zsh > \"${fpath[1]}/_spec\"
+  fish: spec completions fish > ~/.config/fish/completions/spec.fish";
+
+const DRAFTERS: &str = "\
+Which drafter should I use?
+  None of them changes the answer; they differ in what they cost.
+  - Leave it at `auto`. It copies from earlier text where that pays, needs no
+    second model, and stops where it does not pay. Editing, summarising, code
+    and conversations about a text gain most.
+  - With a smaller model of the same family, add --draft-model SMALLER.gguf. It
+    pays where its pass takes a fifth of the target's or less; `auto` leaves it
+    alone where it does not. It takes memory of its own.
+  - `ngram` is the leanest: a few bytes a token. `suffix` finds longer
+    repetitions.
+  - `none` is plain decoding, to compare with. `self` is a check of this
+    program and never a gain.
+  `spec demo` measures it on your prompts; --show-accept shows it in the answer.";
+
+const TYPED: &str = "\
+What can be typed:
+  A line is a turn. A backslash at its end continues it on the next line, and
+  so does all between \"\"\" and \"\"\". A line that begins with / is a command,
+  /help lists them; // begins a turn with a slash.
+  Ctrl-C stops an answer, which stays as far as it came. At the prompt, Ctrl-C
+  twice or Ctrl-D leaves.
+  From turn to turn only what is new is computed: /stats and `cached_tokens` of
+  --json show it.
+  Answers go to standard output, everything else to standard error.";
+
+/// Below `spec generate --help`.
+pub(super) fn generate_long() -> String {
+    format!("{}\n\n{DRAFTERS}", examples(GENERATE))
+}
+
+/// Below `spec chat --help`.
+pub(super) fn chat_long() -> String {
+    format!("{}\n\n{TYPED}\n\n{DRAFTERS}", examples(CHAT))
+}
+
+/// Without the pointer to the long help, which this is.
+fn examples(short: &str) -> &str {
+    short.rsplit_once("\n\n").map_or(short, |(examples, _)| examples)
+}

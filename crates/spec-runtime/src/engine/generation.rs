@@ -1,0 +1,163 @@
+//! A generation under way: judging what was drafted, emitting what stands.
+
+use std::time::Duration;
+
+use spec_core::{
+    AcceptanceRule, DraftTree, KeyedChoices, LogitRows, PathLaws, PathMasks, Pipeline, Token, top_log_probabilities,
+};
+
+use super::Completion;
+use crate::constraint::ConstraintMasks;
+use crate::emission::Emission;
+use crate::{Emitted, FinishReason, GenerationId, Request, Rows, RuntimeError, Sequence, TokenSource, TokenText};
+
+/// A generation under way. Dropping it frees its KV blocks; its drafter state goes with [`Engine::finish`]
+/// or when [`Engine::generate`] returns.
+pub struct Generation {
+    pub(super) id: GenerationId,
+    pub(super) request: Request,
+    pub(super) rule: Box<dyn AcceptanceRule>,
+    pub(super) sequence: Sequence,
+    pub(super) pipeline: Pipeline,
+    pub(super) emission: Emission,
+    /// Prompt and emitted tokens.
+    pub(super) tokens: Vec<Token>,
+    pub(super) first_token: Option<Duration>,
+    /// How long the drafter drafted ahead during the last pass of the target.
+    pub(super) drafted_ahead: Duration,
+    pub(super) completion: Completion,
+    pub(super) finished: bool,
+}
+
+impl Generation {
+    /// The text so far: prompt and emitted tokens.
+    pub fn tokens(&self) -> &[Token] {
+        &self.tokens
+    }
+
+    /// The result so far.
+    pub fn completion(&self) -> &Completion {
+        &self.completion
+    }
+
+    /// The randomness of the round that begins now; drafting and judging ask it for different purposes.
+    pub(super) fn choices(&self) -> KeyedChoices {
+        KeyedChoices::with_choice(self.completion.seed, self.request.choice, self.tokens.len())
+    }
+
+    /// Judges a tree and emits what stands.
+    pub(super) fn judge(
+        &mut self,
+        text: &dyn TokenText,
+        tree: &DraftTree,
+        rows: &[&[f32]],
+        sink: &mut dyn FnMut(&Emitted),
+    ) -> Result<Judged, RuntimeError> {
+        let base = self.tokens.len();
+        let outcome = {
+            let logits = Borrowed(rows);
+            let mut choices = self.choices();
+            let end_ids = self.emission.end_ids();
+            let constraint = self.request.constraint.as_deref_mut();
+            let masks = constraint.map(|constraint| ConstraintMasks::new(tree, constraint, text.vocab(), end_ids));
+            let path_masks = masks.as_ref().map(|masks| masks as &dyn PathMasks);
+            let mut laws = PathLaws::new(tree, &logits, &mut self.pipeline, base, path_masks);
+            let outcome = self.rule.verify(tree, &mut laws, &mut choices);
+            drop(laws);
+            masks.map_or(Ok(()), ConstraintMasks::finish)?;
+            outcome?
+        };
+        debug_assert_eq!(self.pipeline.len(), base, "the rule restores the history");
+        let accepted = outcome.accepted.iter().map(|&node| {
+            let source = (TokenSource::Accepted, Vec::new());
+            (node.index() as u32 + 1, tree.node(node).token, source)
+        });
+        let own = TokenSource::behind(tree, outcome.accepted.last().copied());
+        let mut row = 0;
+        let mut path = vec![0];
+        let mut emitted = 0;
+        for (next_row, token, source) in accepted.chain([(0, outcome.next, own)]) {
+            self.emit(text, (token, source), rows[row as usize], sink)?;
+            emitted += 1;
+            if self.finished || emitted > outcome.accepted.len() {
+                break;
+            }
+            path.push(next_row);
+            row = next_row;
+        }
+        Ok(Judged { path, emitted, accepted: emitted.min(outcome.accepted.len()) })
+    }
+
+    fn emit(
+        &mut self,
+        text: &dyn TokenText,
+        (token, (source, rejected)): (Token, (TokenSource, Vec<Token>)),
+        logits: &[f32],
+        sink: &mut dyn FnMut(&Emitted),
+    ) -> Result<(), RuntimeError> {
+        let emitted = Emitted { source, rejected, ..self.emission.push(token, &text.bytes(token)) };
+        self.tokens.push(token);
+        self.pipeline.push(token);
+        let completion = &mut self.completion;
+        completion.completion_tokens = self.emission.count();
+        completion.text.push_str(&emitted.text);
+        if emitted.shown {
+            completion.tokens.push(token);
+            if let (Some(all), Some(n)) = (&mut completion.logprobs, self.request.logprobs) {
+                all.push(top_log_probabilities(logits, text.vocab(), token, n)?);
+            }
+        }
+        match emitted.finish {
+            Some(reason) => self.end(reason),
+            None => self.request.constraint.as_mut().map_or(Ok(()), |constraint| constraint.advance(token))?,
+        }
+        sink(&emitted);
+        Ok(())
+    }
+
+    pub(super) fn cancel(&mut self, sink: &mut dyn FnMut(&Emitted)) {
+        let text = self.emission.flush();
+        if !text.is_empty() {
+            self.completion.text.push_str(&text);
+            let token = self.tokens[self.tokens.len() - 1];
+            let finish = Some(FinishReason::Cancelled);
+            sink(&Emitted { token, text, finish, ..Emitted::default() });
+        }
+        self.end(FinishReason::Cancelled);
+    }
+
+    pub(super) fn end(&mut self, reason: FinishReason) {
+        self.completion.finish = reason;
+        self.finished = true;
+    }
+}
+
+/// What a round came to.
+pub(super) struct Judged {
+    /// Rows of the accepted path, the root row first; as many as tokens were emitted, at least.
+    pub(super) path: Vec<u32>,
+    /// Tokens emitted.
+    pub(super) emitted: usize,
+    /// Those of them that were drafted.
+    pub(super) accepted: usize,
+}
+
+/// Rows of a pass from row `first` on.
+pub(super) struct LogitsOf {
+    pub(super) rows: Box<dyn Rows>,
+    pub(super) first: usize,
+}
+
+impl LogitsOf {
+    pub(super) fn collect(&self, count: usize) -> Result<Vec<&[f32]>, RuntimeError> {
+        (self.first..self.first + count).map(|row| self.rows.logits(row)).collect()
+    }
+}
+
+struct Borrowed<'a>(&'a [&'a [f32]]);
+
+impl LogitRows for Borrowed<'_> {
+    fn row(&self, index: usize) -> &[f32] {
+        self.0[index]
+    }
+}
