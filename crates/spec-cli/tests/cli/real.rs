@@ -42,8 +42,7 @@ fn real_smollm2_drafts_within_300_mb() {
     let files = Files::new();
     let model = models::path(Model::SmolLm2).display().to_string();
     let text = "Copy this list: one, two, three, four, five, six, seven. ".repeat(4);
-    let line =
-        ["generate", "--model", &model, "--chat", "-p", &text, "-n", "200", "--draft", "ngram", "--threads", "1"];
+    let line = ["generate", "--model", &model, "-p", &text, "-n", "200", "--draft", "ngram", "--threads", "1"];
     let ran = files.spec_words(&[&line[..], &["--mem-limit", "300MB", "--json"]].concat()).json();
     let peak = count(&ran["peak_resident_bytes"]);
     println!("{:.1} MB resident at most", peak as f64 / 1e6);

@@ -11,8 +11,8 @@ use crate::constraint::ConstraintMasks;
 use crate::emission::Emission;
 use crate::{Emitted, FinishReason, GenerationId, Request, Rows, RuntimeError, Sequence, TokenSource, TokenText};
 
-/// A generation under way. Dropping it frees its KV blocks; its drafter state goes with [`Engine::finish`]
-/// or when [`Engine::generate`] returns.
+/// A generation under way. Dropping it frees its KV blocks; its drafter state goes with [`Engine::finish`](crate::Engine::finish)
+/// or when [`Engine::generate`](crate::Engine::generate) returns.
 pub struct Generation {
     pub(super) id: GenerationId,
     pub(super) request: Request,

@@ -1,0 +1,44 @@
+//! What is told before loading against what loading takes.
+
+use std::sync::Arc;
+
+use spec_cpu::{CpuModel, KvType, LoadOptions, MemoryPlan, Pool};
+use spec_model::{Checkpoint, Quantizer, TensorType};
+use spec_testing::tiny::{self, TinySpec, TinyTypes};
+
+/// Tokens of a block of the cache.
+const BLOCK_TOKENS: usize = 32;
+
+#[test]
+fn the_plan_is_what_loading_takes() {
+    let pool = Arc::new(Pool::new(1).expect("a thread"));
+    for types in [TensorType::F16, TensorType::Q4_1, TensorType::Q8_0] {
+        for quant in [None, Some(Quantizer::Q4_0), Some(Quantizer::Q4K)] {
+            let spec = TinySpec { types: TinyTypes::all(types), ..TinySpec::llama() };
+            let checkpoint = Checkpoint::from_bytes(tiny::gguf(spec), "tiny").expect("a legal file");
+            let mut options = LoadOptions::new(Arc::clone(&pool));
+            (options.quant, options.context, options.kv) = (quant, Some(100), KvType::Q8);
+            let plan = MemoryPlan::of(&checkpoint, &options).expect("kernels take it");
+            let model = CpuModel::load(&checkpoint, options).expect("it loads");
+            let what = format!("{types}, quantised to {quant:?}");
+            assert_eq!(plan.weights, model.weight_bytes(), "{what}");
+            assert_eq!(plan.kv, model.total_blocks() * BLOCK_TOKENS * model.kv_bytes_per_token(), "{what}");
+            assert!(plan.loading > plan.weights && plan.peak() >= plan.loading, "{what}: {plan:?}");
+        }
+    }
+}
+
+#[test]
+fn context_and_type_of_the_cache_are_in_the_plan() {
+    let pool = Arc::new(Pool::new(1).expect("a thread"));
+    let checkpoint = Checkpoint::from_bytes(tiny::gguf(TinySpec::llama()), "tiny").expect("a legal file");
+    let kv = |context, kv| {
+        let mut options = LoadOptions::new(Arc::clone(&pool));
+        (options.context, options.kv) = (Some(context), kv);
+        MemoryPlan::of(&checkpoint, &options).expect("kernels take it")
+    };
+    let (short, long) = (kv(64, KvType::F16), kv(192, KvType::F16));
+    assert_eq!(long.kv - short.kv, 128 * short.kv_per_token);
+    assert_eq!(kv(64, KvType::F32).kv, 2 * short.kv);
+    assert!(kv(64, KvType::Q8).kv < short.kv);
+}
