@@ -194,7 +194,7 @@ impl Host {
             let places: Vec<String> = self.usual().map(|folder| folder.display().to_string()).collect();
             let _ = write!(
                 text,
-                "CANN is in none of {}; install its toolkit (8.0 or newer), then paste:\n  source {}/set_env.sh",
+                "CANN is in none of {}; install its toolkit (8.5 or newer), then paste:\n  source {}/set_env.sh",
                 places.join(", "),
                 CANN_FOLDERS[0]
             );

@@ -149,7 +149,7 @@ fn the_composition_costs_its_launches_and_the_kernel_one() {
         let (status, size) = machine.setup(operation, &inputs, &outputs, context);
         machine.ok(status);
         let workspace = if size == 0 { std::ptr::null_mut() } else { machine.device(size as usize) };
-        let mut run = || {
+        let run = || {
             machine.ok(machine.execute(operation, (&inputs, &outputs), (workspace, size), context));
             machine.synchronize(stream);
             machine.virtual_time(stream)

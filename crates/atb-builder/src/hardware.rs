@@ -261,7 +261,7 @@ fn environment(abi: u8, elsewhere: Option<&PathBuf>) -> String {
          export SPEC_ATB_SHIM=\"$here/atb/cxx_abi_{abi}/lib/{}\"\n\
          export LD_LIBRARY_PATH=\"$ATB_HOME_PATH/lib${{LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}}\"\n\
          unset here\n",
-        SHIM.file
+        SHIM
     )
 }
 

@@ -79,11 +79,13 @@ fn fill(
         });
     }
     let operations = store::operations(device, &shape, ropes.len())?;
+    let verify = store::verify(device, &shape)?;
     let memory = PassMemory::new(device, &shape, ropes.len())?;
     // Rows that nobody wrote are read by padding alone; zeros keep that finite.
     stream.queue().synchronize_for(device.pass_timeout())?;
     drop(up);
-    Ok(Store { device: device.clone(), embedding, tables, output_norm, head, layers, operations, memory, shape })
+    let device = device.clone();
+    Ok(Store { device, embedding, tables, output_norm, head, layers, operations, verify, memory, shape })
 }
 
 /// The rotary embeddings of all layers, each once.

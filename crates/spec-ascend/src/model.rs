@@ -21,6 +21,7 @@ use crate::{AscendDevice, AscendError, AscendStream, LoadOptions, MemoryPlan, lo
 /// several streams an event has to put them in order, else submitting fails and names both streams.
 pub struct AscendModel {
     config: ModelConfig,
+    gives_verdicts: bool,
     plan: MemoryPlan,
     device: AscendDevice,
     /// Where passes go that are submitted on the host's stream, or on another device's.
@@ -69,6 +70,7 @@ impl AscendModel {
         let store = load::store(checkpoint, stream, shape, progress.unwrap_or(&mut silent))?;
         Ok(Self {
             config,
+            gives_verdicts: store.verify.is_some(),
             plan,
             device,
             stream: stream.clone(),
@@ -211,6 +213,10 @@ impl Model for AscendModel {
         })
     }
 
+    fn gives_verdicts(&self) -> bool {
+        self.gives_verdicts
+    }
+
     fn submit(&self, stream: &dyn Stream, batch: &Batch) -> Result<Box<dyn Pass>, RuntimeError> {
         let rows = &batch.rows[..];
         self.check(rows)?;
@@ -241,7 +247,7 @@ impl Model for AscendModel {
         pass.number = stream.begin_pass();
         state.last = stream.clone();
         // A slot of a pass that was queued in part is freed once the stream is past it.
-        state.store.forward(stream, &layout, &mut slot).map_err(|error| self.report(error.into()))?;
+        state.store.forward(stream, &layout, &mut slot, &self.slots).map_err(|error| self.report(error.into()))?;
         pass.slot = Some(slot);
         Ok(Box::new(pass))
     }

@@ -20,9 +20,10 @@ pub struct LoadOptions<'a> {
     pub context: Option<usize>,
     /// Tokens that a block of the KV cache holds: a multiple of 16, 128 at most. `None` is the largest that the heads allow.
     pub block_tokens: Option<usize>,
-    /// Blocks of the KV cache, for all sequences; `None` is one sequence of `context` positions and its draft rows.
+    /// Blocks of the KV cache, for all sequences; `None` is one sequence of `context` positions with its draft rows, and a
+    /// short one beside it.
     pub kv_blocks: Option<usize>,
-    /// Rows that a pass may carry, of all sequences; 2000 at most.
+    /// Rows that a pass may carry, of all sequences; 1024 at most.
     pub max_rows: usize,
     /// Rows that one sequence may have in one entry of an attention; more are several entries. 128 at most.
     pub max_query_rows: usize,

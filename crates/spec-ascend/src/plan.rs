@@ -159,8 +159,8 @@ impl Shape {
         4 * rows + rows * self.most_columns()
     }
 
-    /// The largest workspace of a layer: its inner tensors, and what kernels take beside them, of which attention's
-    /// partial results are taken for the most.
+    /// The largest workspace of a layer: its inner tensors, and what kernels take beside them, which is taken to be
+    /// attention's partial results, or a tile of a product's sums.
     fn workspace(&self, rows: usize) -> u64 {
         let (t, half) = (rows, HalfType::SIZE);
         let round = |bytes: usize| (bytes as u64).next_multiple_of(WORKSPACE_UNIT);
@@ -191,7 +191,7 @@ impl Shape {
             inner.extend([t * 4; 4]);
             inner.push(t * self.qkv_width() * half);
         }
-        let attention = t * self.heads * (self.head_dim + 2) * 4;
-        inner.into_iter().map(round).sum::<u64>() + round(attention) + 64 * WORKSPACE_UNIT
+        let (attention, tile) = (t * self.heads * (self.head_dim + 2) * 4, t.min(128) * 256 * 4);
+        inner.into_iter().map(round).sum::<u64>() + round(attention.max(tile)) + 64 * WORKSPACE_UNIT
     }
 }

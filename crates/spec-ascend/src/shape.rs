@@ -15,10 +15,12 @@ const MAX_AREA: usize = 16_384;
 const MAX_HEADS: usize = 256;
 /// Elements of a head at most, in attention over pages.
 const MAX_HEAD: usize = 256;
-/// Sequences of a verification at most, and so rows.
-const MAX_ENTRIES: usize = 2000;
+/// Rows of a pass: the largest power of two of which each may be a sequence of its own. Verification takes 2000.
+const MAX_ROWS: usize = 1024;
 /// Query rows of an entry that ATB's own tests go to.
 const MAX_QUERY_ROWS: usize = 128;
+/// Tokens of a second sequence that a drafter may open beside the first, to try what a shorter text would do.
+const ASIDE_TOKENS: usize = 128;
 /// Rows that are quantised at most, in f16 and in bf16.
 const MAX_QUANTISED: [usize; 2] = [26_624, 7552];
 
@@ -122,7 +124,10 @@ impl Shape {
             }),
             context,
             block_tokens,
-            kv_blocks: options.kv_blocks.unwrap_or((context + options.max_rows).div_ceil(block_tokens.max(1))),
+            kv_blocks: options.kv_blocks.unwrap_or_else(|| {
+                let blocks = |tokens: usize| tokens.div_ceil(block_tokens.max(1));
+                blocks(context + options.max_rows) + blocks(ASIDE_TOKENS) + 1
+            }),
             max_rows: options.max_rows,
             max_query_rows: options.max_query_rows,
             model,
@@ -178,8 +183,8 @@ impl Shape {
         )?;
         choice(
             "max_rows",
-            (1..=MAX_ENTRIES).contains(&self.max_rows),
-            format!("{} rows a pass, and 1 to {MAX_ENTRIES} are possible", self.max_rows),
+            (1..=MAX_ROWS).contains(&self.max_rows),
+            format!("{} rows a pass, and 1 to {MAX_ROWS} are possible", self.max_rows),
         )?;
         choice(
             "max_query_rows",

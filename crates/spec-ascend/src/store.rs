@@ -1,14 +1,15 @@
 //! What a model has on its device: weights, cache, the memory of passes; and the work of a pass, queued.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, btree_map};
 use std::ops::Range;
 
-use atb_rs::parameters::PagedAttention;
-use atb_rs::{DataType, DeviceBuffer, Event, HostBuffer, Lengths, Operation, Tensor, TensorDesc};
+use atb_rs::parameters::{PagedAttention, Verify};
+use atb_rs::{DataType, DeviceBuffer, Event, HostBuffer, Lengths, Operation, Tensor, TensorDesc, Verdicts};
 use spec_runtime::kv::Move;
 
 use crate::batch::Layout;
 use crate::graphs::{self, Role};
+use crate::pass::Slots;
 use crate::plan::SCORED_ROWS;
 use crate::shape::Shape;
 use crate::{AscendDevice, AscendStream, HalfType};
@@ -44,6 +45,8 @@ pub(crate) struct Store {
     pub(crate) head: Tensor,
     pub(crate) layers: Vec<Layer>,
     pub(crate) operations: [Operation; 2],
+    /// Judges rows where the shim has the spec-decode module.
+    pub(crate) verify: Option<Operation>,
     pub(crate) memory: PassMemory,
 }
 
@@ -56,7 +59,8 @@ pub(crate) struct PassMemory {
     integers: DeviceBuffer,
     /// Of layers that see everything, and of those with a window.
     masks: Vec<DeviceBuffer>,
-    logits: DeviceBuffer,
+    /// `None` while a pass that was judged on the device keeps it.
+    logits: Option<DeviceBuffer>,
     /// Contexts and rows, by the number of entries.
     lengths: BTreeMap<usize, [Lengths; 2]>,
 }
@@ -67,6 +71,10 @@ pub(crate) struct Slot {
     integers: HostBuffer,
     masks: Vec<HostBuffer>,
     pub(crate) logits: HostBuffer,
+    /// Verdicts, by the number of rows.
+    pub(crate) verdicts: BTreeMap<usize, Verdicts>,
+    /// Where the rows of a pass that was judged on the device still are.
+    pub(crate) judged: Option<DeviceBuffer>,
     /// Behind everything that the pass queued.
     pub(crate) done: Event,
     pub(crate) is_used: bool,
@@ -86,7 +94,7 @@ impl PassMemory {
             turned: (0..ropes).map(|_| Ok([buffer(turned)?, buffer(turned)?])).collect::<Result<_>>()?,
             integers: buffer(4 * shape.integers())?,
             masks: (0..masks).map(|_| buffer(mask)).collect::<Result<_>>()?,
-            logits: buffer(SCORED_ROWS.min(rows) * shape.vocab * HalfType::SIZE)?,
+            logits: Some(buffer(SCORED_ROWS.min(rows) * shape.vocab * HalfType::SIZE)?),
             lengths: BTreeMap::new(),
         })
     }
@@ -102,6 +110,8 @@ impl Slot {
             integers: HostBuffer::new(context, 4 * shape.integers())?,
             masks: (0..masks).map(|_| HostBuffer::new(context, mask)).collect::<Result<_>>()?,
             logits: HostBuffer::new(context, SCORED_ROWS.min(rows) * shape.vocab * HalfType::SIZE)?,
+            verdicts: BTreeMap::new(),
+            judged: None,
             done: Event::new(context)?,
             is_used: false,
         })
@@ -126,7 +136,13 @@ struct Shared {
 
 impl Store {
     /// Queues a pass. On failure a part of it may have been queued.
-    pub(crate) fn forward(&mut self, stream: &AscendStream, layout: &Layout, slot: &mut Slot) -> Result<()> {
+    pub(crate) fn forward(
+        &mut self,
+        stream: &AscendStream,
+        layout: &Layout,
+        slot: &mut Slot,
+        slots: &Slots,
+    ) -> Result<()> {
         slot.is_used = true;
         let tokens = layout.len();
         let regions = self.upload(stream, layout, slot)?;
@@ -177,19 +193,38 @@ impl Store {
         let scored = layout.scored.len();
         if scored > 0 {
             let desc = TensorDesc::new(self.shape.dtype.data_type(), [scored, self.shape.vocab]);
-            if self.memory.logits.len() < desc.bytes() {
-                self.memory.logits = DeviceBuffer::new(self.device.context(), desc.bytes())?;
-            }
-            if slot.logits.len() < desc.bytes() {
-                slot.logits = HostBuffer::new(self.device.context(), desc.bytes())?;
-            }
+            let context = self.device.context();
+            let spare = self.memory.logits.take().or_else(|| slots.take_logits());
+            let buffer = match spare.filter(|buffer| buffer.len() >= desc.bytes()) {
+                Some(buffer) => buffer,
+                None => DeviceBuffer::new(context, desc.bytes())?,
+            };
             let indices = integers(&self.memory.integers, &regions.scored, [scored])?;
             let last = streams[self.layers.len() % 2].clone();
-            let logits = Tensor::new(desc, &self.memory.logits)?;
+            let logits = Tensor::new(desc, &buffer)?;
             let inputs = vec![last, indices, self.output_norm.clone(), self.head.clone()];
-            head.setup(executor, inputs, vec![logits])?.execute()?;
-            let bytes = 0..desc.bytes();
-            stream.queue().download_part(&self.memory.logits, bytes.clone(), &mut slot.logits, bytes)?;
+            head.setup(executor, inputs, vec![logits.clone()])?.execute()?;
+            match self.verify.as_mut().filter(|_| layout.verdicts) {
+                Some(verify) => {
+                    let verdicts = match slot.verdicts.entry(scored) {
+                        btree_map::Entry::Occupied(found) => found.into_mut(),
+                        btree_map::Entry::Vacant(place) => {
+                            place.insert(Verdicts::new(context, Verify::Greedy, scored, desc.dtype())?)
+                        }
+                    };
+                    verify.setup(executor, vec![logits], verdicts.tensors())?.execute()?;
+                    verdicts.download(stream.queue())?;
+                    slot.judged = Some(buffer);
+                }
+                None => {
+                    let bytes = 0..desc.bytes();
+                    if slot.logits.len() < bytes.end {
+                        slot.logits = HostBuffer::new(context, bytes.end)?;
+                    }
+                    stream.queue().download_part(&buffer, bytes.clone(), &mut slot.logits, bytes)?;
+                    self.memory.logits = Some(buffer);
+                }
+            }
         }
         stream.queue().record(&mut slot.done)
     }
@@ -357,6 +392,13 @@ impl Regions {
             (&self.scored, &layout.scored),
         ]
     }
+}
+
+/// What judges rows: `None` without the spec-decode module, and for soft-capped logits, of which the cap may make two equal.
+pub(crate) fn verify(device: &AscendDevice, shape: &Shape) -> Result<Option<Operation>> {
+    let context = device.context();
+    let judges = shape.logit_softcap.is_none() && context.device().runtime().has_spec_decode();
+    judges.then(|| Operation::new(context, Verify::Greedy)).transpose()
 }
 
 /// The graphs of embedding and head.

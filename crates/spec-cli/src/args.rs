@@ -18,6 +18,7 @@ pub(crate) use tools::{
 };
 
 use crate::color::{ColorKind, Shown};
+use crate::device::DeviceName;
 use crate::memory::Size;
 
 /// Faster generation from large language models, token for token the same as without.
@@ -109,6 +110,8 @@ pub(crate) enum QuantKind {
     /// 4.5 bits a weight, with scales and minima fitted
     #[value(name = "q4_K")]
     Q4K,
+    /// On Ascend: bytes with a scale for each output, activations quantised row by row
+    Int8,
 }
 
 /// How the text of a model is read: for every command that reads text.
@@ -222,6 +225,10 @@ pub(crate) struct ModelArgs {
     /// Guesses per place at most: 1 keeps to chains, more allows trees; as many as pay when not given
     #[arg(long, value_name = "N", value_parser = draft_width, help_heading = "Speculation")]
     pub(crate) draft_width: Option<usize>,
+
+    /// Where models run: cpu, ascend, ascend:N or ascend-sim
+    #[arg(long, value_name = "NAME", default_value_t = DeviceName::Cpu, help_heading = "Device")]
+    pub(crate) device: DeviceName,
 
     /// Worker threads; all cores when not given
     #[arg(long, value_name = "N", value_parser = threads, help_heading = "Device")]

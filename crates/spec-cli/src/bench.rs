@@ -13,7 +13,7 @@ use spec_runtime::{Batch, HostStream, KvGuard, Model, Sequence, Want};
 
 use crate::args::{BenchForwardArgs, LogitsKind};
 use crate::report::millis;
-use crate::session::{Device, Opened};
+use crate::session::{CpuDevice, Opened};
 use crate::usage;
 
 pub(crate) fn forward(args: &BenchForwardArgs) -> Result<ExitCode> {
@@ -32,7 +32,7 @@ pub(crate) fn forward(args: &BenchForwardArgs) -> Result<ExitCode> {
             args.context
         )));
     }
-    let device = Device::new(args.threads)?;
+    let device = CpuDevice::new(args.threads)?;
     let model = device.load(&opened.checkpoint, args.storage, args.context + most)?;
     if most > model.config().max_rows {
         bail!("--rows {most}: a pass carries {} rows at most", model.config().max_rows);

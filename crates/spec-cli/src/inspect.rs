@@ -12,8 +12,8 @@ use spec_cpu::KvType;
 use spec_model::{Checkpoint, Format, ModelConfig, RopeConfig, RopeScaling, Tokenizer};
 
 use crate::args::{InspectArgs, KvKind};
-use crate::pull;
 use crate::session::kv_type;
+use crate::{ascend, pull};
 
 /// Values longer than this are cut: templates and licences fill screens.
 const SHOWN_CHARS: usize = 100;
@@ -151,6 +151,7 @@ impl View<'_> {
                 "tensors": total.tensors, "parameters": total.parameters, "bytes": total.bytes,
             }))).collect::<serde_json::Map<_, _>>(),
             "memory": memory,
+            "ascend": self.ascend_json(),
         })
     }
 
@@ -190,6 +191,11 @@ impl View<'_> {
             writeln!(out, "  {name:<18} {:>4} tensors {:>12}", total.tensors, size(total.bytes))?;
         }
         self.memory(bytes, out)?;
+        let context = self.ascend_context();
+        match ascend::plan(self.checkpoint, context) {
+            Ok(plan) => writeln!(out, "\nmemory of an Atlas A2, for {context} positions\n{plan}")?,
+            Err(reason) => writeln!(out, "\nAscend\n  {reason}")?,
+        }
 
         if let Some(metadata) = self.checkpoint.metadata() {
             writeln!(out, "\nmetadata")?;
@@ -208,6 +214,24 @@ impl View<'_> {
             writeln!(out, "  {name:<32} {kind:<6} [{}, {}]", tensor.rows, tensor.cols)?;
         }
         Ok(())
+    }
+
+    /// The context that memory on Ascend is shown for.
+    fn ascend_context(&self) -> usize {
+        self.config().context_length.min(CONTEXTS[1])
+    }
+
+    fn ascend_json(&self) -> Value {
+        let context = self.ascend_context();
+        match ascend::plan(self.checkpoint, context) {
+            Ok(plan) => json!({
+                "context": context,
+                "device_bytes": plan.device_bytes(),
+                "host_bytes": plan.host_bytes(),
+                "parts": plan.lines().map(|(what, bytes)| (what.to_owned(), json!(bytes))).collect::<serde_json::Map<_, _>>(),
+            }),
+            Err(reason) => json!({ "refused": reason }),
+        }
     }
 
     /// Weights with keys and values, by context length and type of the cache.

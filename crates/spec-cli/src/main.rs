@@ -1,6 +1,7 @@
 //! The binary `spec`.
 
 mod args;
+mod ascend;
 mod bench;
 mod chat;
 mod color;

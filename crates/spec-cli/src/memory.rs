@@ -9,7 +9,7 @@ use spec_cpu::{KvType, MemoryPlan};
 use spec_model::Checkpoint;
 
 use crate::args::ModelArgs;
-use crate::session::{Device, kv_type};
+use crate::session::{CpuDevice, kv_type};
 
 /// Bytes, as people write them.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
@@ -64,7 +64,7 @@ fn status(name: &str) -> Option<Size> {
 /// Refuses what `--mem-limit` does not allow, after saying on standard error what would be taken and what would fit.
 pub(crate) fn check(
     args: &ModelArgs,
-    device: &Device,
+    device: &CpuDevice,
     target: &Checkpoint,
     draft: Option<&Checkpoint>,
     context: usize,
@@ -73,11 +73,11 @@ pub(crate) fn check(
     // The vocabulary is there by now, which is most of what the program takes for itself.
     let program = status("VmRSS:").map_or(0, |size| size.0);
     let run = |choice: Choice| -> Result<Run> {
-        let plan = |checkpoint: &Checkpoint| {
+        let plan = |checkpoint: &Checkpoint| -> Result<MemoryPlan> {
             let own = checkpoint.config().context_length;
-            let mut options = device.options(args.storage, choice.context.min(own));
+            let mut options = device.options(args.storage, choice.context.min(own))?;
             options.kv = choice.kv;
-            MemoryPlan::of(checkpoint, &options)
+            Ok(MemoryPlan::of(checkpoint, &options)?)
         };
         Ok(Run { program, target: plan(target)?, draft: draft.filter(|_| choice.draft).map(plan).transpose()? })
     };

@@ -7,8 +7,9 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, anyhow};
 use indicatif::{ProgressBar, ProgressStyle};
+use spec_ascend::AscendStream;
 use spec_core::Token;
-use spec_cpu::{CpuError, CpuModel, Isa, KvType, LoadOptions, Pool};
+use spec_cpu::{CpuModel, Isa, KvType, LoadOptions, Pool};
 use spec_model::{Checkpoint, Error, Quantizer, TokenKind, Tokenizer};
 use spec_runtime::{
     Chooser, Drafter, Engine, LazyModel, Model, ModelConfig, ModelDrafter, NgramDrafter, RuntimeError, SuffixDrafter,
@@ -16,6 +17,8 @@ use spec_runtime::{
 };
 
 use crate::args::{DraftKind, KvKind, ModelArgs, QuantKind, StorageArgs};
+use crate::ascend::Ascend;
+use crate::device::{CUDA_IS_NOT_BUILT, DeviceName};
 use crate::{memory, pull, usage};
 
 /// A tokenizer, or its tokens alone, as the engine sees it.
@@ -67,14 +70,87 @@ impl Opened {
     }
 }
 
-/// The device: one pool of threads, one family of kernels.
+/// Where models run.
 #[derive(Clone)]
-pub(crate) struct Device {
+pub(crate) enum Device {
+    Cpu(CpuDevice),
+    Ascend(Arc<Ascend>),
+}
+
+impl Device {
+    /// Opens what `--device` names.
+    fn open(args: &ModelArgs) -> Result<Self> {
+        match args.device {
+            DeviceName::Cpu => Ok(Self::Cpu(CpuDevice::new(args.threads)?)),
+            DeviceName::Cuda => Err(usage(CUDA_IS_NOT_BUILT)),
+            name => Ok(Self::Ascend(Arc::new(Ascend::open(name)?))),
+        }
+    }
+
+    /// Loads a model, with the stream that its passes go to.
+    fn load(
+        &self,
+        checkpoint: &Checkpoint,
+        storage: StorageArgs,
+        context: usize,
+    ) -> Result<(Arc<dyn Model>, Option<AscendStream>)> {
+        match self {
+            Self::Cpu(device) => Ok((device.load(checkpoint, storage, context)?, None)),
+            Self::Ascend(device) => {
+                let stream = device.stream()?;
+                Ok((device.load(&stream, checkpoint, storage, context)?, Some(stream)))
+            }
+        }
+    }
+
+    /// Loads a draft model: on the processor when it is first used, behind the first token.
+    fn load_draft(
+        &self,
+        checkpoint: Checkpoint,
+        storage: StorageArgs,
+        context: usize,
+        notes: &Notes,
+    ) -> Result<(Arc<dyn Model>, Option<AscendStream>)> {
+        match self {
+            Self::Cpu(device) => Ok((Arc::new(device.load_later(checkpoint, storage, context, notes.clone())?), None)),
+            Self::Ascend(_) => self.load(&checkpoint, storage, context),
+        }
+    }
+
+    /// Refuses what `--mem-limit` does not allow.
+    fn check_memory(
+        &self,
+        args: &ModelArgs,
+        target: &Checkpoint,
+        draft: Option<&Checkpoint>,
+        context: usize,
+    ) -> Result<()> {
+        match self {
+            Self::Cpu(device) => memory::check(args, device, target, draft, context),
+            Self::Ascend(_) if args.mem_limit.is_some() => Err(usage(
+                "--mem-limit is for --device cpu; on Ascend a model that does not fit is refused with its plan in any case",
+            )),
+            Self::Ascend(_) => Ok(()),
+        }
+    }
+
+    /// What to tell a user whose device runs slowly.
+    pub(crate) fn warning(&self) -> Option<&'static str> {
+        match self {
+            Self::Cpu(device) => device.warning(),
+            Self::Ascend(_) => None,
+        }
+    }
+}
+
+/// The processor: one pool of threads, one family of kernels.
+#[derive(Clone)]
+pub(crate) struct CpuDevice {
     pool: Arc<Pool>,
     isa: Isa,
 }
 
-impl Device {
+impl CpuDevice {
     pub(crate) fn new(threads: Option<usize>) -> Result<Self> {
         let threads = match threads {
             Some(threads) => threads,
@@ -92,7 +168,7 @@ impl Device {
     }
 
     /// What to tell a user whose machine runs the slow kernels.
-    pub(crate) fn warning(&self) -> Option<&'static str> {
+    fn warning(&self) -> Option<&'static str> {
         (self.isa == Isa::Portable)
             .then_some("portable kernels ran, at about a tenth of the speed, where drafts do not pay: this machine has no AVX2, or SPEC_CPU_ISA asks for them")
     }
@@ -105,7 +181,7 @@ impl Device {
             bar.set_length(total as u64);
             bar.set_position(done as u64);
         };
-        let mut options = self.options(storage, context);
+        let mut options = self.options(storage, context)?;
         options.progress = Some(&mut progress);
         let model = CpuModel::load(checkpoint, options).with_context(|| name.clone());
         bar.finish_and_clear();
@@ -117,33 +193,40 @@ impl Device {
     }
 
     /// A model that is loaded when it is first used. An answer is being printed then: what there is to say waits in `notes`.
-    fn load_later(&self, checkpoint: Checkpoint, storage: StorageArgs, context: usize, notes: Notes) -> LazyModel {
+    fn load_later(
+        &self,
+        checkpoint: Checkpoint,
+        storage: StorageArgs,
+        context: usize,
+        notes: Notes,
+    ) -> Result<LazyModel> {
         let config = checkpoint.config();
         let will_be = ModelConfig {
             name: config.name.clone(),
             device: "cpu".to_owned(),
             vocab: config.vocab_size,
             context,
-            max_rows: self.options(storage, context).max_rows,
+            max_rows: self.options(storage, context)?.max_rows,
         };
         let device = self.clone();
-        LazyModel::new(will_be, move || {
+        Ok(LazyModel::new(will_be, move || {
             let name = checkpoint.name();
-            let failed = |error: CpuError| RuntimeError::Device { device: name.to_owned(), reason: error.to_string() };
-            let model = CpuModel::load(&checkpoint, device.options(storage, context)).map_err(failed)?;
+            let failed = |reason: String| RuntimeError::Device { device: name.to_owned(), reason };
+            let options = device.options(storage, context).map_err(|error| failed(error.to_string()))?;
+            let model = CpuModel::load(&checkpoint, options).map_err(|error| failed(error.to_string()))?;
             notes.extend(model.notes().iter().map(|note| format!("{name}: {note}")));
             Ok(Arc::new(model))
-        })
+        }))
     }
 
     /// How a model is loaded.
-    pub(crate) fn options<'a>(&self, storage: StorageArgs, context: usize) -> LoadOptions<'a> {
+    pub(crate) fn options<'a>(&self, storage: StorageArgs, context: usize) -> Result<LoadOptions<'a>> {
         let mut options = LoadOptions::new(Arc::clone(&self.pool));
         options.kv = kv_type(storage.kv);
-        options.quant = storage.quant.map(quantizer);
+        options.quant = storage.quant.map(quantizer).transpose()?;
         options.context = Some(context);
         options.isa = Some(self.isa);
-        options
+        Ok(options)
     }
 }
 
@@ -164,7 +247,7 @@ impl Notes {
     }
 }
 
-fn progress_style() -> ProgressStyle {
+pub(crate) fn progress_style() -> ProgressStyle {
     ProgressStyle::with_template("{msg} {bar:30} {bytes}/{total_bytes}")
         .unwrap_or_else(|_| ProgressStyle::default_bar())
 }
@@ -177,18 +260,21 @@ pub(crate) fn kv_type(kv: KvKind) -> KvType {
     }
 }
 
-fn quantizer(quant: QuantKind) -> Quantizer {
-    match quant {
+fn quantizer(quant: QuantKind) -> Result<Quantizer> {
+    Ok(match quant {
         QuantKind::Q8_0 => Quantizer::Q8_0,
         QuantKind::Q4_0 => Quantizer::Q4_0,
         QuantKind::Q4K => Quantizer::Q4K,
-    }
+        QuantKind::Int8 => return Err(usage("--quant int8 is for --device ascend; on the CPU q8_0 is as wide")),
+    })
 }
 
 /// Target and drafter, ready to generate.
 pub(crate) struct Session {
     pub(crate) device: Device,
-    pub(crate) target: Arc<CpuModel>,
+    pub(crate) target: Arc<dyn Model>,
+    /// Where the target's passes go; `None` is the host's.
+    stream: Option<AscendStream>,
     pub(crate) vocabulary: Arc<Vocabulary>,
     pub(crate) drafter: Option<Box<dyn Drafter>>,
     pub(crate) load: Duration,
@@ -204,14 +290,15 @@ impl Session {
 
     /// The same target with the drafters that `args` name.
     pub(crate) fn redraft(&self, args: &ModelArgs, opened: &Opened, context: usize) -> Result<Self> {
-        Self::build(args, opened, context, Some((self.device.clone(), Arc::clone(&self.target))))
+        let loaded = (self.device.clone(), Arc::clone(&self.target), self.stream.clone());
+        Self::build(args, opened, context, Some(loaded))
     }
 
     fn build(
         args: &ModelArgs,
         opened: &Opened,
         context: usize,
-        loaded: Option<(Device, Arc<CpuModel>)>,
+        loaded: Option<(Device, Arc<dyn Model>, Option<AscendStream>)>,
     ) -> Result<Self> {
         let begun = Instant::now();
         let draft = DraftSource::choose(args)?;
@@ -222,14 +309,14 @@ impl Session {
             }
             None => None,
         };
-        let (device, target) = match loaded {
+        let (device, target, stream) = match loaded {
             Some(loaded) => loaded,
             None => {
-                let device = Device::new(args.threads)?;
+                let device = Device::open(args)?;
                 let draft = draft_file.as_ref().map(|file| &file.checkpoint);
-                memory::check(args, &device, &opened.checkpoint, draft, context)?;
-                let target = device.load(&opened.checkpoint, args.storage, context)?;
-                (device, target)
+                device.check_memory(args, &opened.checkpoint, draft, context)?;
+                let (target, stream) = device.load(&opened.checkpoint, args.storage, context)?;
+                (device, target, stream)
             }
         };
         let mut drafters: Vec<Box<dyn Drafter>> = Vec::new();
@@ -247,8 +334,11 @@ impl Session {
                 let name = checkpoint.name();
                 eprintln!("{name}: it holds {own} of {context} positions; behind them it drafts nothing");
             }
-            let model = device.load_later(checkpoint, args.storage, own, notes.clone());
-            let drafter = ModelDrafter::new(Arc::new(model));
+            let (model, stream) = device.load_draft(checkpoint, args.storage, own, &notes)?;
+            let mut drafter = ModelDrafter::new(model);
+            if let Some(stream) = stream {
+                drafter = drafter.on_stream(Box::new(stream));
+            }
             drafters.push(Box::new(match map {
                 Some(map) => drafter.with_vocabulary(map).with_shortlist(),
                 // A copy of the target is there to be compared with it, token for token.
@@ -257,14 +347,22 @@ impl Session {
         }
         let drafter = (!drafters.is_empty()).then(|| Box::new(Chooser::new(drafters)) as Box<dyn Drafter>);
         let vocabulary = Arc::clone(&opened.vocabulary);
-        Ok(Self { device, target, vocabulary, drafter, load: begun.elapsed(), notes })
+        Ok(Self { device, target, stream, vocabulary, drafter, load: begun.elapsed(), notes })
     }
 
     /// An engine over the target that does not speculate.
     pub(crate) fn plain_engine(&self) -> Engine {
-        let target = Arc::clone(&self.target) as Arc<dyn Model>;
         let vocabulary = Arc::clone(&self.vocabulary) as Arc<dyn TokenText>;
-        Engine::new(target, vocabulary).with_row_kernels(spec_cpu::row_kernels(self.device.isa()))
+        // Rows of logits are the host's to go through, wherever they come from.
+        let isa = match &self.device {
+            Device::Cpu(device) => device.isa(),
+            Device::Ascend(_) => Isa::detect(),
+        };
+        let engine = Engine::new(Arc::clone(&self.target), vocabulary).with_row_kernels(spec_cpu::row_kernels(isa));
+        match &self.stream {
+            Some(stream) => engine.on_stream(Box::new(stream.clone())),
+            None => engine,
+        }
     }
 
     /// The engine that the flags ask for. The drafter goes with it.

@@ -56,7 +56,7 @@ pub use length::{
 pub use logprob::{TokenLogProb, log_probabilities, top_log_probabilities};
 pub use noise::{Noise, NoiseKeys};
 pub use params::SamplingParams;
-pub use path::{FlatRows, LogitRows, PathLaws, PathMasks, TargetLaws};
+pub use path::{FlatRows, KnownLaws, LogitRows, PathLaws, PathMasks, TargetLaws};
 pub use pipeline::{Pipeline, Scratch, TokenMask};
 pub use proposal::Proposal;
 pub use rows::RowKernels;

@@ -83,6 +83,12 @@ impl SamplingParams {
         self.temperature == 0.0
     }
 
+    /// Whether the most probable token of a row is that of the row as the model gave it, unless a mask forbids it: there are
+    /// no penalties and no bias.
+    pub fn keeps_argmax(&self) -> bool {
+        !self.has_penalties() && self.logit_bias.is_empty()
+    }
+
     /// Whether seen tokens change the logits.
     pub(crate) fn has_penalties(&self) -> bool {
         self.repeat_penalty != 1.0 || self.presence_penalty != 0.0 || self.frequency_penalty != 0.0

@@ -2,7 +2,7 @@
 
 use alloc::vec::Vec;
 
-use crate::{DraftTree, Law, NodeId, Pipeline, SamplingError, Scratch, SmallPath, TokenMask};
+use crate::{DraftTree, Law, NodeId, Pipeline, SamplingError, Scratch, SmallPath, Token, TokenMask};
 
 /// What a rule sees of the target.
 pub trait TargetLaws {
@@ -18,6 +18,15 @@ pub trait TargetLaws {
     /// As [`law`](Self::law).
     fn summarized_law(&mut self, node: Option<NodeId>) -> Result<Law<'_>, SamplingError> {
         self.law(node)
+    }
+
+    /// The most probable token of that law, the lowest id among equals. A device that has looked at the row may know it
+    /// without the row.
+    ///
+    /// # Errors
+    /// As [`law`](Self::law).
+    fn argmax(&mut self, node: Option<NodeId>) -> Result<Token, SamplingError> {
+        Ok(self.law(node)?.argmax())
     }
 
     /// The row of that law as the model gave it: before penalties, bias, mask, temperature and filters.
@@ -56,6 +65,42 @@ impl LogitRows for FlatRows<'_> {
     fn row(&self, index: usize) -> &[f32] {
         let start = index.saturating_mul(self.width);
         self.logits.get(start..start.saturating_add(self.width)).unwrap_or(&[])
+    }
+}
+
+/// Laws of which a device has found the most probable tokens, with the rows of the others.
+///
+/// Only for pipelines that change nothing about which token is the most probable: no penalties, bias or mask.
+pub struct KnownLaws<'a> {
+    /// By row, as [`LogitRows`]; `None` where the row itself has to say.
+    pub known: &'a [Option<Token>],
+    /// The laws of the rows that are there.
+    pub laws: PathLaws<'a>,
+}
+
+impl TargetLaws for KnownLaws<'_> {
+    fn law(&mut self, node: Option<NodeId>) -> Result<Law<'_>, SamplingError> {
+        self.laws.law(node)
+    }
+
+    fn argmax(&mut self, node: Option<NodeId>) -> Result<Token, SamplingError> {
+        let row = node.map_or(0, |node| node.index() + 1);
+        match self.known.get(row).copied().flatten() {
+            Some(token) => Ok(token),
+            None => self.laws.argmax(node),
+        }
+    }
+
+    fn summarized_law(&mut self, node: Option<NodeId>) -> Result<Law<'_>, SamplingError> {
+        self.laws.summarized_law(node)
+    }
+
+    fn unprocessed(&self, node: Option<NodeId>) -> Result<&[f32], SamplingError> {
+        self.laws.unprocessed(node)
+    }
+
+    fn position(&self, node: Option<NodeId>) -> usize {
+        self.laws.position(node)
     }
 }
 

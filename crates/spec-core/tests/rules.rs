@@ -6,9 +6,9 @@ use std::sync::Arc;
 
 use random::Random;
 use spec_core::{
-    AcceptanceRule, Coupled, DraftTree, Greedy, KeyedChoices, LogitRows, NodeId, Noise, Origin, Outcome, PathLaws,
-    PathMasks, Pipeline, RejectionReason, SamplingError, SamplingParams, ScalarScan, Scratch, Token, TokenMask,
-    VerifyError,
+    AcceptanceRule, Coupled, DraftTree, Greedy, KeyedChoices, KnownLaws, LogitRows, NodeId, Noise, Origin, Outcome,
+    PathLaws, PathMasks, Pipeline, RejectionReason, SamplingError, SamplingParams, ScalarScan, Scratch, Token,
+    TokenMask, VerifyError,
 };
 
 /// A target whose logits are a function of the whole text before them.
@@ -357,6 +357,21 @@ fn a_row_without_a_law_is_an_error_only_on_the_path() {
         judge(vec![one, zero]).map(|outcome| outcome.next),
         Err(VerifyError::Sampling(SamplingError::RowTooShort { found: 0, vocab: 2 }))
     );
+}
+
+#[test]
+fn greedy_needs_no_row_whose_most_probable_token_is_known() {
+    let mut tree = DraftTree::chain(&[1, 2, 0], Origin::Fixed);
+    let wrong = tree.push(None, 3, Origin::Fixed).expect("a second child");
+    // Row 2, behind token 2, ties: the lowest id counts. Nothing is asked of the rows below a wrong token.
+    let rows = vec![vec![], vec![], vec![1.0, 1.0, 0.0, 0.0], vec![], vec![]];
+    let known = [Some(1), Some(2), None, Some(3), None];
+    let mut pipeline = Pipeline::new(SamplingParams::default(), 4).expect("valid parameters");
+    let mut laws = KnownLaws { known: &known, laws: PathLaws::new(&tree, &rows, &mut pipeline, 0, None) };
+    let outcome = Greedy.verify(&tree, &mut laws, &mut KeyedChoices::new(0, 0)).expect("every row is known");
+    let accepted: Vec<Token> = outcome.accepted.iter().map(|&node| tree.node(node).token).collect();
+    assert_eq!((accepted, outcome.next, outcome.rejection), (vec![1, 2, 0], 3, None));
+    assert!(!outcome.accepted.contains(&wrong));
 }
 
 #[test]

@@ -81,6 +81,10 @@ impl Model for LazyModel {
         self.model()?.truncate(seq, length)
     }
 
+    fn gives_verdicts(&self) -> bool {
+        self.model.get().is_some_and(|model| model.gives_verdicts())
+    }
+
     fn shortlist(&self, tokens: &[Token]) -> Result<bool, RuntimeError> {
         self.model()?.shortlist(tokens)
     }

@@ -48,6 +48,9 @@ pub enum Want {
     /// The logits of the tokens on the model's shortlist ([`Model::shortlist`]) at least; those not computed are `-inf`.
     /// For drafts, where a token that is missing costs an acceptance and nothing else.
     Shortlist,
+    /// The row's most probable token, and its logits only where that needs them ([`Rows::verdict`]). Asked only of models
+    /// that [give verdicts](Model::gives_verdicts).
+    Verdict,
 }
 
 /// One row of a pass: a token to be stored and, if wanted, scored.
@@ -99,10 +102,24 @@ impl Batch {
 /// Results of a pass, indexed like its batch.
 pub trait Rows: Send {
     /// The logits of a row that was submitted with [`Want::Logits`] or [`Want::Shortlist`]: `f32`, [`ModelConfig::vocab`] wide.
+    /// Of a row submitted with [`Want::Verdict`] they may have to be brought from the device first.
     ///
     /// # Errors
     /// [`RuntimeError::NotWanted`] for a row that asked for nothing.
     fn logits(&self, row: usize) -> Result<&[f32], RuntimeError>;
+
+    /// The most probable token of a row that was submitted with [`Want::Verdict`], over all [`ModelConfig::vocab`] tokens.
+    ///
+    /// `None`: the logits have to say. A device may leave to them whatever it is not sure of, and has to where the lowest id
+    /// of several equals is asked for, or where there is NaN or plus infinity. A token that is given is the only greatest one
+    /// of the logits that [`logits`](Self::logits) would give.
+    ///
+    /// # Errors
+    /// Whatever the device reports.
+    fn verdict(&self, row: usize) -> Result<Option<Token>, RuntimeError> {
+        let _ = row;
+        Ok(None)
+    }
 }
 
 /// A pass under way. Dropping it abandons the results; the stored rows stay until their guard settles.
@@ -168,6 +185,12 @@ pub trait Model: Send + Sync {
     fn truncate(&self, seq: SeqId, length: usize) -> Result<bool, RuntimeError> {
         let _ = (seq, length);
         Ok(false)
+    }
+
+    /// Whether the device finds the most probable token of a row by itself, and so cheaply that [`Want::Verdict`] is worth
+    /// asking for. `false`: it is never asked for.
+    fn gives_verdicts(&self) -> bool {
+        false
     }
 
     /// Adds tokens to the model's shortlist, which all its sequences share. `false`: the model keeps none, and

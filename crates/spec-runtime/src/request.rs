@@ -101,6 +101,20 @@ impl Request {
         }
     }
 
+    /// Whether its tokens depend on nothing but the most probable token of each of the target's rows, as the model gave them.
+    pub(crate) fn is_judged_by_argmax(&self) -> bool {
+        let takes_argmax = match &self.rule {
+            // Of the temperature 0, which is demanded below.
+            None => true,
+            Some(RequestRule::Named(name)) => name.entry().name == "greedy",
+            // One of the caller's may look at anything.
+            Some(RequestRule::Own(_)) => false,
+        };
+        let sampling = &self.sampling;
+        let reads_rows = self.logprobs.is_some() || self.constraint.is_some();
+        takes_argmax && sampling.is_greedy() && sampling.keeps_argmax() && !reads_rows
+    }
+
     pub(crate) fn check(&self, vocab: usize, context: usize) -> Result<(), RuntimeError> {
         let bad = |field, reason: String| Err(RuntimeError::BadRequest { field, reason });
         if self.prompt.is_empty() {

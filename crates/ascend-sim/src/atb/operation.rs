@@ -156,9 +156,10 @@ impl Operation {
         match (&self.body, work) {
             (Body::Single(_), Work::Kernel(operator, plan)) => {
                 let task = kernel_task(operator, plan, inputs, outputs, workspace);
-                // The host queues each of its kernels; one call of them is counted where the task is queued.
+                queue(context, id, task)?;
+                // One task stands for all of its kernels: the host queues the others while the first runs.
                 crate::host::clock(world().config().cost.call * f64::from(plan.launches - 1));
-                queue(context, id, task)
+                Ok(())
             }
             (Body::Event { event, action }, _) => {
                 let stream = context.stream(id)?;

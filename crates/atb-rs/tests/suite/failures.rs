@@ -5,7 +5,7 @@ use acl_sys::Status;
 use atb_rs::parameters::{
     Activation, CacheLayout, Elewise, Gather, Linear, Multinomial, PagedAttention, PagedMode, PrefillKernel,
     PrefillMask, Reduce, Reduction, ReshapeAndCache, RmsNorm, Rope, RopeTables, Rotation, Sampling, SelfAttention,
-    Softmax, Sort, Split,
+    Softmax, Sort, Split, Verify,
 };
 use atb_rs::{
     Context, Device, DeviceBuffer, Error, Event, Executor, GraphBuilder, HostBuffer, Lengths, Operation, Result,
@@ -83,6 +83,7 @@ fn make_the_other_operations(context: &Context) -> Result<()> {
     Operation::new(context, Elewise::Add)?;
     Operation::new(context, Softmax)?;
     Operation::new(context, Sort { count: 1 })?;
+    Operation::new(context, Verify::Greedy)?;
     Operation::new(context, Reduce { reduction: Reduction::Sum, axis: 0 })?;
     Operation::new(context, Multinomial { count: 1, seed: 1 })?;
     Operation::new(context, Sampling::Exponential)?;

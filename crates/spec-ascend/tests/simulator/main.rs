@@ -8,3 +8,4 @@ mod memory;
 mod real;
 mod rounding;
 mod streams;
+mod verdicts;

@@ -29,6 +29,30 @@ fn drafter_and_target_on_streams_of_their_own_give_the_text_of_one() {
         let got = engine.generate(request, &mut |_| {}).expect("an answer");
         assert_eq!(got.tokens, plain.tokens);
         assert!(got.speculation.drafted > 0 && got.speculation.accepted == got.speculation.drafted);
+        let ahead = got.speculation.ahead;
+        assert!(ahead.used > 0, "the drafter's stream works while the target's does: {ahead:?}");
+        assert!(got.timings.ahead > std::time::Duration::ZERO);
+    });
+}
+
+/// Both roles on one model: its cache and the memory of its passes are used from two streams, which is refused where no event puts them in
+/// order. The engine's events do between rounds; at once the model works for one of them only, so that nothing is drafted ahead.
+#[test]
+fn one_model_in_both_roles_is_put_in_order_by_the_engine() {
+    with_device(LATE, |device| {
+        let streams = [AscendStream::new(device).expect("a stream"), AscendStream::new(device).expect("a stream")];
+        let model: Arc<dyn Model> = load(&streams[0], TinySpec::llama());
+        let plain = generate(&model, None, 16).expect("an answer");
+        let drafter = ModelDrafter::new(Arc::clone(&model)).on_stream(Box::new(streams[1].clone()));
+        let mut engine = Engine::new(model, Arc::new(Letters(TinySpec::llama().vocab)))
+            .with_drafter(Box::new(drafter))
+            .on_stream(Box::new(streams[0].clone()));
+        let prompt = (0..20).map(|i| i * 7 % 60).collect();
+        let request = Request { draft_len: Box::new(Fixed(3)), ..Request::new(prompt, 16) };
+        let got = engine.generate(request, &mut |_| {}).expect("an answer");
+        assert_eq!(got.tokens, plain.tokens);
+        assert!(got.speculation.accepted > 0 && got.speculation.accepted == got.speculation.drafted);
+        assert_eq!(got.speculation.ahead.drafted, 0);
     });
 }
 

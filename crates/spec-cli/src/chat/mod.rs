@@ -15,7 +15,7 @@ use std::sync::Arc;
 use anyhow::{Context, Result, anyhow};
 use spec_core::Token;
 use spec_model::ChatTemplate;
-use spec_runtime::{Completion, Engine, FinishReason, Model as _, Request, Session as Text};
+use spec_runtime::{Completion, Engine, FinishReason, Request, Session as Text};
 
 use crate::args::{ChatArgs, OutputKind};
 use crate::color::{self, ColorKind};

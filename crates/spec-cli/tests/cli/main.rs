@@ -1,6 +1,7 @@
 //! The binary, as a user runs it, on tiny models.
 
 mod chat;
+mod devices;
 mod real;
 mod settings;
 mod terminal;
@@ -187,6 +188,7 @@ fn json_has_every_field_that_is_promised() {
         "prefill_ms",
         "decode_ms",
         "draft_ms",
+        "ahead_ms",
         "verify_ms",
         "sample_ms",
         "rollback_ms",
@@ -204,6 +206,7 @@ fn json_has_every_field_that_is_promised() {
         "mean_accepted_length",
         "tokens_per_round",
         "accepted_by_position",
+        "ahead",
     ] {
         assert!(!json["speculation"][field].is_null(), "{field}: {json}");
     }
@@ -458,57 +461,11 @@ fn portable_kernels_give_the_same_answer_with_and_without_drafts_and_say_that_th
     files.spec_with(&words[..7], &[("SPEC_CPU_ISA", "abacus")]).refused(1, &["abacus", "portable"]);
 }
 
-/// `spec doctor` with an empty environment, as a service may have it.
-fn doctor(words: &[&str], environment: &[(&str, &std::path::Path)]) -> Ran {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_spec"));
-    command.arg("doctor").args(words).env_clear().envs(environment.iter().copied());
-    Ran { line: format!("{command:?}"), output: command.output().expect("the binary runs") }
-}
-
-#[test]
-fn the_doctor_works_without_an_environment() {
-    let text = doctor(&[], &[]).ok().out();
-    assert!(text.starts_with("CPU\n") && text.ends_with("cpu can be used\n"), "{text}");
-    let json: Value = serde_json::from_str(&doctor(&["--json"], &[]).ok().out()).expect("JSON");
-    assert_eq!((&json["usable"], &json["exit_code"]), (&true.into(), &0.into()));
-    for (device, words) in [("gpu", "ascend-sim"), ("ascend:x", "ascend:N")] {
-        doctor(&["--device", device], &[]).refused(2, &[words]);
-    }
-    let cuda = doctor(&["--device", "cuda"], &[]);
-    assert_eq!(cuda.output.status.code(), Some(4));
-    assert!(cuda.out().contains("not built yet"), "{}", cuda.out());
-}
-
-#[test]
-fn the_doctor_says_how_a_missing_library_is_found() {
-    // A toolkit whose folder of libraries is empty, wherever another one may be installed.
-    let folder = tempfile::tempdir().expect("a folder");
-    let cann = folder.path().join("cann");
-    std::fs::create_dir_all(cann.join("lib64")).expect("a folder");
-    std::fs::write(cann.join("lib64/libascendcl.so"), "no library").expect("a file");
-    std::fs::write(cann.join("lib64/libacl_rt.so"), "no library").expect("a file");
-    let ran = doctor(&["--device", "ascend"], &[("ASCEND_HOME_PATH", cann.as_path())]);
-    let out = ran.out();
-    let tried = format!("tried {}", cann.join("lib64/libascendcl.so").display());
-    assert!(out.contains(&tried), "{out}");
-    // Where CANN is installed besides, its libraries are found next.
-    if ran.output.status.code() == Some(3) {
-        let last = format!("  export LD_LIBRARY_PATH={}", cann.join("lib64").display());
-        assert!(out.lines().last().is_some_and(|line| line.starts_with(&last)), "{out}");
-    } else {
-        assert!(std::path::Path::new("/usr/local/Ascend").exists(), "{out}");
-    }
-}
-
-#[test]
-fn the_doctor_tries_the_simulator_that_its_variable_names() {
-    let test = std::env::current_exe().expect("a test has a file");
-    let library = test.with_file_name("libascend_sim.so");
-    let out = doctor(&["--device", "ascend-sim"], &[("SPEC_ASCEND_SIM", library.as_path())]).ok().out();
-    assert!(out.contains("self-test: add, matmul") && out.ends_with("ascend-sim can be used\n"), "{out}");
-}
-
 impl Files {
+    fn gpt2(&self, name: &str) {
+        std::fs::write(self.path(name), tiny::gguf(TinySpec::gpt2())).expect("a file");
+    }
+
     /// Writes `name`, the target's file with the bytes behind `key` replaced; `skip` of them stay.
     fn patched(&self, name: &str, key: &str, skip: usize, with: &[u8]) {
         let mut bytes = std::fs::read(self.path("target.gguf")).expect("the target");

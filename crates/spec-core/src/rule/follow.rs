@@ -3,8 +3,8 @@
 use alloc::sync::Arc;
 
 use crate::{
-    AcceptanceRule, Choices, DraftTree, Law, Noise, NoiseScan, Outcome, Proposal, Rejection, RejectionReason,
-    SharedNoise, SmallPath, TargetLaws, Token, VerifyError,
+    AcceptanceRule, Choices, DraftTree, NodeId, Noise, NoiseScan, Outcome, Proposal, Rejection, RejectionReason,
+    SamplingError, SharedNoise, SmallPath, TargetLaws, Token, VerifyError,
 };
 
 /// Keeps a proposal while it is the target's argmax. The output is that of greedy decoding, token for token.
@@ -33,7 +33,7 @@ impl AcceptanceRule for Greedy {
         target: &mut dyn TargetLaws,
         _: &mut dyn Choices,
     ) -> Result<Outcome, VerifyError> {
-        follow(tree, target, |law, _| law.argmax())
+        follow(tree, target, |target, node| target.argmax(node))
     }
 }
 
@@ -78,7 +78,10 @@ impl AcceptanceRule for Coupled {
         _: &mut dyn Choices,
     ) -> Result<Outcome, VerifyError> {
         let noise = SharedNoise { noise: self.noise, scan: &*self.scan };
-        follow(tree, target, |law, position| law.sample(&noise, position))
+        follow(tree, target, |target, node| {
+            let position = target.position(node);
+            Ok(target.law(node)?.sample(&noise, position))
+        })
     }
 }
 
@@ -87,13 +90,13 @@ impl AcceptanceRule for Coupled {
 fn follow(
     tree: &DraftTree,
     target: &mut dyn TargetLaws,
-    pick: impl Fn(&Law<'_>, usize) -> Token,
+    pick: impl Fn(&mut dyn TargetLaws, Option<NodeId>) -> Result<Token, SamplingError>,
 ) -> Result<Outcome, VerifyError> {
     let mut accepted = SmallPath::new();
     loop {
         let node = accepted.last().copied();
         let position = target.position(node);
-        let next = pick(&target.law(node)?, position);
+        let next = pick(target, node)?;
         if let Some(child) = tree.child_with(node, next) {
             accepted.push(child);
             continue;

@@ -3,7 +3,8 @@
 use std::time::Duration;
 
 use spec_core::{
-    AcceptanceRule, DraftTree, KeyedChoices, LogitRows, PathLaws, PathMasks, Pipeline, Token, top_log_probabilities,
+    AcceptanceRule, DraftTree, KeyedChoices, KnownLaws, LogitRows, PathLaws, PathMasks, Pipeline, Token,
+    top_log_probabilities,
 };
 
 use super::Completion;
@@ -22,6 +23,8 @@ pub struct Generation {
     pub(super) emission: Emission,
     /// Prompt and emitted tokens.
     pub(super) tokens: Vec<Token>,
+    /// Whether the target's verdicts say all that the rule asks.
+    pub(super) verdicts: bool,
     pub(super) first_token: Option<Duration>,
     /// How long the drafter drafted ahead during the last pass of the target.
     pub(super) drafted_ahead: Duration,
@@ -50,18 +53,18 @@ impl Generation {
         &mut self,
         text: &dyn TokenText,
         tree: &DraftTree,
-        rows: &[&[f32]],
+        rows: &Scored<'_>,
         sink: &mut dyn FnMut(&Emitted),
     ) -> Result<Judged, RuntimeError> {
         let base = self.tokens.len();
         let outcome = {
-            let logits = Borrowed(rows);
             let mut choices = self.choices();
             let end_ids = self.emission.end_ids();
             let constraint = self.request.constraint.as_deref_mut();
             let masks = constraint.map(|constraint| ConstraintMasks::new(tree, constraint, text.vocab(), end_ids));
             let path_masks = masks.as_ref().map(|masks| masks as &dyn PathMasks);
-            let mut laws = PathLaws::new(tree, &logits, &mut self.pipeline, base, path_masks);
+            let laws = PathLaws::new(tree, rows, &mut self.pipeline, base, path_masks);
+            let mut laws = KnownLaws { known: &rows.argmax, laws };
             let outcome = self.rule.verify(tree, &mut laws, &mut choices);
             drop(laws);
             masks.map_or(Ok(()), ConstraintMasks::finish)?;
@@ -77,7 +80,7 @@ impl Generation {
         let mut path = vec![0];
         let mut emitted = 0;
         for (next_row, token, source) in accepted.chain([(0, outcome.next, own)]) {
-            self.emit(text, (token, source), rows[row as usize], sink)?;
+            self.emit(text, (token, source), rows.logits[row as usize], sink)?;
             emitted += 1;
             if self.finished || emitted > outcome.accepted.len() {
                 break;
@@ -149,15 +152,32 @@ pub(super) struct LogitsOf {
 }
 
 impl LogitsOf {
-    pub(super) fn collect(&self, count: usize) -> Result<Vec<&[f32]>, RuntimeError> {
-        (self.first..self.first + count).map(|row| self.rows.logits(row)).collect()
+    /// So many rows: their logits, or where verdicts were asked for over this many tokens, what the device says.
+    pub(super) fn collect(&self, count: usize, verdicts: Option<usize>) -> Result<Scored<'_>, RuntimeError> {
+        let mut scored = Scored { logits: Vec::with_capacity(count), argmax: Vec::with_capacity(count) };
+        for row in self.first..self.first + count {
+            // Rows may be wider than the vocabulary: then the tokens have to be looked at, and not the padding.
+            let argmax = match verdicts {
+                Some(vocab) => self.rows.verdict(row)?.filter(|&token| (token as usize) < vocab),
+                None => None,
+            };
+            scored.logits.push(if argmax.is_some() { &[] } else { self.rows.logits(row)? });
+            scored.argmax.push(argmax);
+        }
+        Ok(scored)
     }
 }
 
-struct Borrowed<'a>(&'a [&'a [f32]]);
+/// What is known of the rows of a pass.
+pub(super) struct Scored<'a> {
+    /// The logits of each row, empty where they are not needed.
+    logits: Vec<&'a [f32]>,
+    /// The most probable token of each row that the device has judged.
+    argmax: Vec<Option<Token>>,
+}
 
-impl LogitRows for Borrowed<'_> {
+impl LogitRows for Scored<'_> {
     fn row(&self, index: usize) -> &[f32] {
-        self.0[index]
+        self.logits[index]
     }
 }

@@ -137,6 +137,7 @@ impl Engine {
             });
         }
         request.check(vocab, context)?;
+        let verdicts = self.target.gives_verdicts() && request.is_judged_by_argmax();
         let seed = request.seed.unwrap_or_else(fresh_seed);
         let mut pipeline = Pipeline::new(request.sampling.clone(), vocab)?.with_kernels(Arc::clone(&self.kernels));
         pipeline.extend(&request.prompt);
@@ -164,6 +165,7 @@ impl Engine {
             pipeline,
             emission: Emission::new(stop),
             tokens: request.prompt.clone(),
+            verdicts,
             first_token: None,
             drafted_ahead: Duration::ZERO,
             completion: Completion {
@@ -282,7 +284,7 @@ impl Engine {
             }
         };
         generation.completion.timings.prefill = self.clock.now() - begun;
-        generation.judge(&*self.text, &DraftTree::new(), &rows.collect(1)?, sink)?;
+        generation.judge(&*self.text, &DraftTree::new(), &rows.collect(1, None)?, sink)?;
         generation.first_token = Some(self.clock.now());
         Ok(())
     }

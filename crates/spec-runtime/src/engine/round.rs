@@ -2,11 +2,11 @@
 
 use std::time::Duration;
 
-use spec_core::{DraftTree, Origin, Round, Token, TreeError};
+use spec_core::{DraftTree, Origin, Round, TreeError};
 
 use super::generation::{Judged, LogitsOf};
 use super::{Engine, Generation};
-use crate::{Batch, DraftContext, Emitted, KvGuard, Row, RuntimeError, Sequence, Want};
+use crate::{Batch, DraftContext, Emitted, KvGuard, Row, RuntimeError, Want};
 
 /// What a round proposes.
 #[derive(Default)]
@@ -37,7 +37,7 @@ impl Engine {
 
         let root = generation.tokens.len() - 1;
         let guard = KvGuard::reserve(&generation.sequence, 1 + tree.len())?;
-        let batch = verification_batch(&generation.sequence, &generation.tokens, tree);
+        let batch = verification_batch(generation, tree);
         self.put_target_behind_drafter()?;
         let pass = self.target.submit(&*self.stream, &batch)?;
         let drafted_before = std::mem::take(&mut generation.drafted_ahead);
@@ -46,8 +46,9 @@ impl Engine {
         let verified = self.clock.now();
 
         let rows = LogitsOf { rows, first: 0 };
+        let verdicts = generation.verdicts.then(|| self.text.vocab());
         let Judged { path, emitted, accepted } =
-            generation.judge(&*self.text, tree, &rows.collect(1 + tree.len())?, sink)?;
+            generation.judge(&*self.text, tree, &rows.collect(1 + tree.len(), verdicts)?, sink)?;
         let sampled = self.clock.now();
 
         // The last emitted token has no KV entry yet: the root row and those of the accepted nodes before it are kept.
@@ -148,16 +149,17 @@ impl Engine {
 }
 
 /// The last committed token and the tree below it.
-fn verification_batch(sequence: &Sequence, tokens: &[Token], tree: &DraftTree) -> Batch {
-    let seq = sequence.id();
-    let root = tokens.len() - 1;
-    let first = Row { seq, token: tokens[root], position: root, parent: None, want: Want::Logits };
+fn verification_batch(generation: &Generation, tree: &DraftTree) -> Batch {
+    let seq = generation.sequence.id();
+    let root = generation.tokens.len() - 1;
+    let want = if generation.verdicts { Want::Verdict } else { Want::Logits };
+    let first = Row { seq, token: generation.tokens[root], position: root, parent: None, want };
     let nodes = tree.nodes().map(|(id, node)| Row {
         seq,
         token: node.token,
         position: root + tree.depth(id),
         parent: Some(node.parent.map_or(0, |parent| parent.index() as u32 + 1)),
-        want: Want::Logits,
+        want,
     });
     Batch { rows: std::iter::once(first).chain(nodes).collect() }
 }

@@ -15,6 +15,7 @@ mod options;
 mod rules;
 mod session;
 mod together;
+mod verdicts;
 mod vocabulary;
 
 use std::sync::Arc;

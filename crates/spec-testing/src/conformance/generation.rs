@@ -1,5 +1,6 @@
 //! Claims about whole generations: drafting changes time, nothing else, and nothing stays behind.
 
+use std::cell::Cell;
 use std::sync::Arc;
 
 use spec_core::{DraftTree, Fixed, Origin, RuleName, SamplingParams};
@@ -111,6 +112,7 @@ pub fn an_own_copy_is_accepted_whole_under_every_lossless_rule(backend: &Backend
 /// # Panics
 /// When the claim does not hold.
 pub fn another_model_is_mostly_refused(backend: &Backend<'_>) {
+    let varied = Cell::new(0);
     backend.with_a_draft_model(Some(99), |target, other, name| {
         let prompt = text(31, 20);
         let greedy = SamplingParams::default();
@@ -122,11 +124,17 @@ pub fn another_model_is_mostly_refused(backend: &Backend<'_>) {
         let request = Request { rule: Some(rejection.into()), ..request(&prompt, &seeded(), 4, LENGTH) };
         let sampled = run(target, drafter(), request);
         assert_eq!(sampled.tokens.len(), LENGTH, "{name}");
+        // A model whose text is one token over and over, as random weights may have it, is easily guessed.
+        if plain.tokens.iter().all(|token| *token == plain.tokens[0]) {
+            return;
+        }
+        varied.set(varied.get() + 1);
         for (rule, stats) in [("greedy", &got.speculation), ("rejection", &sampled.speculation)] {
-            let rate = stats.acceptance_rate();
-            assert!(stats.drafted > LENGTH && rate < 0.5, "{name}, {rule}: {rate} of {} accepted", stats.drafted);
+            let what = format!("{name}, {rule}: {} of {} accepted", stats.accepted, stats.drafted);
+            assert!(stats.drafted > LENGTH && stats.acceptance_rate() < 0.5, "{what}");
         }
     });
+    assert!(varied.get() > 0, "no model of {} has a text", backend.name);
 }
 
 /// Trees whose accepted path is not the first branch, so that commits move rows within the cache.

@@ -292,6 +292,9 @@ functions! {
     spec_atb_create_sort(_param: *const spec_atb_sort_param, operation: Made) |state| {
         same(state, 1, &[0, 0], operation)
     };
+    spec_atb_create_verify(_param: *const spec_atb_verify_param, operation: Made) |state| {
+        same(state, 1, &[0, 0, 0], operation)
+    };
     spec_atb_create_reduce(_param: *const spec_atb_reduce_param, operation: Made) |state| {
         same(state, 1, &[0], operation)
     };
