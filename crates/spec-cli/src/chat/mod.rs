@@ -295,6 +295,7 @@ impl<'a> Chat<'a> {
     fn close(&mut self, completion: &Completion) -> Result<()> {
         let drafter = self.engine.drafter().unwrap_or("none");
         self.stats.add(completion, drafter);
+        self.session.notes.print();
         if self.args.json {
             // It says why the answer ended, and all the rest.
             return Ok(writeln!(std::io::stdout(), "{}", report::json(completion, drafter, self.session.load))?);

@@ -14,6 +14,10 @@ const SETTABLE: &[&str] = &[
     "top-p",
     "min-p",
     "repeat-penalty",
+    "presence-penalty",
+    "frequency-penalty",
+    "penalty-window",
+    "logit-bias",
     "seed",
     "rule",
     "max-tokens",
@@ -89,7 +93,7 @@ mod tests {
         let line = line(&["--temperature", "0.5", "--draft-len", "3"]);
         let mut settings = Settings::new(&line);
         for name in SETTABLE {
-            let value = ["1", "greedy", "goodput", "none", "kept", "auto"];
+            let value = ["1", "7=1.5", "greedy", "goodput", "none", "kept", "auto"];
             let legal = value.iter().any(|value| settings.with(name, value).is_ok());
             assert!(legal, "{name}");
         }
