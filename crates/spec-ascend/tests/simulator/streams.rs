@@ -12,12 +12,10 @@ use crate::device::{generate, load, with_device};
 
 /// Kernels begin late, and streams at different speeds.
 const LATE: &str = "delay=0..400; seed=7";
-/// Each task waits, so that a pass is under way for as long as the host needs to ask.
-const SLOW: &str = "delay=300";
 
 #[test]
 fn drafter_and_target_on_streams_of_their_own_give_the_text_of_one() {
-    with_device(SLOW, |device| {
+    with_device(LATE, |device| {
         let streams = [AscendStream::new(device).expect("a stream"), AscendStream::new(device).expect("a stream")];
         let target: Arc<dyn Model> = load(&streams[0], TinySpec::llama());
         let draft: Arc<dyn Model> = load(&streams[1], TinySpec::llama());
