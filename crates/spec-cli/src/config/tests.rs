@@ -3,7 +3,8 @@ use std::collections::BTreeMap;
 use super::*;
 
 /// Values of which every flag takes one.
-const SAMPLES: &[&str] = &["1", "0.5", "0", "7=1.5", "300MB", "1,2", "greedy", "fixed", "additive", "cpu", "ascend", "a text"];
+const SAMPLES: &[&str] =
+    &["1", "0.5", "0", "7=1.5", "300MB", "1,2", "greedy", "fixed", "additive", "cpu", "ascend", "a text"];
 
 fn read(words: &[String], environment: &[(String, String)]) -> Result<CommandLine, Refusal> {
     let words = std::iter::once("spec".to_owned()).chain(words.iter().cloned());
