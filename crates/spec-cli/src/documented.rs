@@ -72,6 +72,7 @@ fn refusal(words: Vec<String>) -> Option<String> {
         ErrorKind::MissingRequiredArgument,
         ErrorKind::MissingSubcommand,
         ErrorKind::DisplayHelp,
+        ErrorKind::DisplayVersion,
         ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand,
     ];
     let error = Cli::try_parse_from(&words).err()?;
