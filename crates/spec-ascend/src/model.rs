@@ -110,18 +110,6 @@ impl AscendModel {
         self.pages.lock().block_tokens()
     }
 
-    fn check(&self, rows: &[Row]) -> Result<(), RuntimeError> {
-        let ModelConfig { vocab, max_rows, .. } = self.config;
-        if rows.len() > max_rows {
-            let reason = format!("a pass carries {max_rows} rows, {} were given", rows.len());
-            return Err(RuntimeError::BadRow { row: max_rows, reason });
-        }
-        match rows.iter().find(|row| row.token as usize >= vocab) {
-            Some(row) => Err(RuntimeError::BadToken { token: row.token, vocab }),
-            None => Ok(()),
-        }
-    }
-
     fn report(&self, error: AscendError) -> RuntimeError {
         let error = match error {
             AscendError::Call(call) => self.device.judge(call),
@@ -219,7 +207,7 @@ impl Model for AscendModel {
 
     fn submit(&self, stream: &dyn Stream, batch: &Batch) -> Result<Box<dyn Pass>, RuntimeError> {
         let rows = &batch.rows[..];
-        self.check(rows)?;
+        self.config.check(rows)?;
         self.device.require().map_err(|error| self.report(error))?;
         let stream = AscendStream::of(stream, &self.device).unwrap_or(&self.stream);
         let mut state = self.state.lock();

@@ -6,7 +6,7 @@ use parking_lot::Mutex;
 use spec_core::Token;
 use spec_model::Checkpoint;
 use spec_runtime::kv::PagedKv;
-use spec_runtime::{Batch, Model, ModelConfig, Pass, Row, Rows, RuntimeError, SeqId, Stream, Want};
+use spec_runtime::{Batch, Model, ModelConfig, Pass, Rows, RuntimeError, SeqId, Stream, Want};
 
 use crate::attention::Scoring;
 use crate::decoder::{Decoder, Workspace};
@@ -162,18 +162,6 @@ impl CpuModel {
         self.decoder.isa
     }
 
-    fn check(&self, rows: &[Row]) -> Result<(), RuntimeError> {
-        let ModelConfig { vocab, max_rows, .. } = self.config;
-        if rows.len() > max_rows {
-            let reason = format!("a pass carries {max_rows} rows, {} were given", rows.len());
-            return Err(RuntimeError::BadRow { row: max_rows, reason });
-        }
-        match rows.iter().find(|row| row.token as usize >= vocab) {
-            Some(row) => Err(RuntimeError::BadToken { token: row.token, vocab }),
-            None => Ok(()),
-        }
-    }
-
     fn buffer(&self, rows: usize) -> Vec<f32> {
         let mut spare = self.spare.lock();
         let wanted = rows * self.config.vocab;
@@ -249,7 +237,7 @@ impl Model for CpuModel {
 
     fn submit(&self, _: &dyn Stream, batch: &Batch) -> Result<Box<dyn Pass>, RuntimeError> {
         let rows = &batch.rows[..];
-        self.check(rows)?;
+        self.config.check(rows)?;
         let mut state = self.state.lock();
         let State { cache, workspace, shortlist } = &mut *state;
         let places = {

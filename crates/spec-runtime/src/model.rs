@@ -37,6 +37,24 @@ pub struct ModelConfig {
     pub max_rows: usize,
 }
 
+impl ModelConfig {
+    /// Refuses a pass of more rows than one may carry, or with a token that the model does not have.
+    ///
+    /// # Errors
+    /// [`RuntimeError::BadRow`] or [`RuntimeError::BadToken`].
+    pub fn check(&self, rows: &[Row]) -> Result<(), RuntimeError> {
+        let &Self { vocab, max_rows, .. } = self;
+        if rows.len() > max_rows {
+            let reason = format!("a pass carries {max_rows} rows, {} were given", rows.len());
+            return Err(RuntimeError::BadRow { row: max_rows, reason });
+        }
+        match rows.iter().find(|row| row.token as usize >= vocab) {
+            Some(row) => Err(RuntimeError::BadToken { token: row.token, vocab }),
+            None => Ok(()),
+        }
+    }
+}
+
 /// What a pass must deliver for a row.
 #[non_exhaustive]
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

@@ -11,3 +11,26 @@ mod words;
 
 pub use hash_model::{HashModel, HashSpec};
 pub use words::Letters;
+
+/// The part of `Model` about sequences and their cache, handed on to the model in a field: for models that answer otherwise
+/// than the one that they wrap, and keep what it keeps.
+#[macro_export]
+macro_rules! sequences_of {
+    ($field:ident) => {
+        fn open(&self) -> Result<::spec_runtime::SeqId, ::spec_runtime::RuntimeError> {
+            self.$field.open()
+        }
+        fn close(&self, seq: ::spec_runtime::SeqId) {
+            self.$field.close(seq);
+        }
+        fn kv_len(&self, seq: ::spec_runtime::SeqId) -> Result<usize, ::spec_runtime::RuntimeError> {
+            self.$field.kv_len(seq)
+        }
+        fn reserve(&self, seq: ::spec_runtime::SeqId, rows: usize) -> Result<(), ::spec_runtime::RuntimeError> {
+            self.$field.reserve(seq, rows)
+        }
+        fn settle(&self, seq: ::spec_runtime::SeqId, path: &[u32]) -> Result<(), ::spec_runtime::RuntimeError> {
+            self.$field.settle(seq, path)
+        }
+    };
+}

@@ -3,6 +3,7 @@
 mod chat;
 mod devices;
 mod real;
+mod requests;
 mod settings;
 mod terminal;
 
@@ -37,7 +38,7 @@ impl Files {
         self.folder.path().join(name)
     }
 
-    /// Runs `spec` with words split at spaces; names that end in `.gguf` are files of the folder.
+    /// Runs `spec` with words split at spaces; names of files are those of the folder.
     fn spec(&self, line: &str) -> Ran {
         let words: Vec<String> = line.split(' ').map(str::to_owned).collect();
         self.spec_words(&words.iter().map(String::as_str).collect::<Vec<_>>())
@@ -55,9 +56,10 @@ impl Files {
 
     /// `spec` with nothing of the user's own: no flags in the environment or in a file, no history.
     fn command(&self, words: &[&str]) -> Command {
-        let words = words.iter().map(|word| match word.ends_with(".gguf") || word.ends_with(".txt") {
+        let is_file = |word: &str| [".gguf", ".json", ".txt"].iter().any(|ending| word.ends_with(ending));
+        let words = words.iter().map(|&word| match is_file(word) {
             true => self.path(word).display().to_string(),
-            false => (*word).to_owned(),
+            false => word.to_owned(),
         });
         let mut command = Command::new(env!("CARGO_BIN_EXE_spec"));
         for (name, _) in std::env::vars_os() {
@@ -114,9 +116,9 @@ impl Ran {
     }
 
     #[track_caller]
-    fn json(self) -> Value {
-        let ran = self.ok();
-        serde_json::from_str(&ran.out()).unwrap_or_else(|error| panic!("{}\n{error}\n{}", ran.line, ran.out()))
+    fn json(&self) -> Value {
+        assert!(self.output.status.success(), "{}\n{}", self.line, self.err());
+        serde_json::from_str(&self.out()).unwrap_or_else(|error| panic!("{}\n{error}\n{}", self.line, self.out()))
     }
 }
 

@@ -64,16 +64,7 @@ impl Engine {
         generation: &mut Generation,
         draft: &Draft,
     ) -> Result<Option<Ahead>, RuntimeError> {
-        let most_drafted = |path: usize| {
-            let remaining = generation.emission.remaining().saturating_sub(path + 1);
-            draft.budget.min(self.most_drafted(generation.tokens.len() + path + 1, remaining))
-        };
-        let leaf = self.drafter.as_ref().and_then(|drafter| drafter.likeliest_leaf(generation.id, &draft.tree));
-        let path: Vec<Token> = leaf.map_or_else(Vec::new, |leaf| {
-            draft.tree.path(leaf).iter().map(|&node: &NodeId| draft.tree.node(node).token).collect()
-        });
-        let budget = most_drafted(path.len());
-        let Some(drafter) = self.drafter.as_mut().filter(|drafter| drafter.drafts_ahead()) else { return Ok(None) };
+        let Some(drafter) = self.drafter.as_ref().filter(|drafter| drafter.drafts_ahead()) else { return Ok(None) };
         if generation.rule.proposal().draws() {
             return Ok(None);
         }
@@ -87,6 +78,11 @@ impl Engine {
         if !watch.is_under_way() {
             return Ok(None);
         }
+        let path: Vec<Token> = drafter.likeliest_leaf(generation.id, &draft.tree).map_or_else(Vec::new, |leaf| {
+            draft.tree.path(leaf).iter().map(|&node: &NodeId| draft.tree.node(node).token).collect()
+        });
+        let remaining = generation.emission.remaining().saturating_sub(path.len() + 1);
+        let budget = draft.budget.min(self.most_drafted(generation.tokens.len() + path.len() + 1, remaining));
         let end_ids = generation.emission.end_ids();
         // A drafter on trial has not earned it.
         let on_trial = generation.request.draft_len.context().is_some();
@@ -94,6 +90,7 @@ impl Engine {
             return Ok(Some(Ahead::default()));
         }
 
+        let Some(drafter) = &mut self.drafter else { return Ok(None) };
         let committed = generation.tokens.len();
         let mut choices = generation.choices();
         generation.tokens.extend(&path);

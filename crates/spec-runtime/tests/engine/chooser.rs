@@ -6,9 +6,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use spec_core::{DraftCost, DraftTree, Goodput, Origin};
-use spec_runtime::{
-    Batch, Chooser, Clock, DraftContext, GenerationId, ModelConfig, Pass, SeqId, Stream, SuffixDrafter,
-};
+use spec_runtime::{Batch, Chooser, Clock, DraftContext, GenerationId, ModelConfig, Pass, Stream, SuffixDrafter};
 
 /// Nanoseconds that passes have taken.
 #[derive(Default)]
@@ -31,21 +29,7 @@ impl Model for Timed {
     fn config(&self) -> &ModelConfig {
         self.inner.config()
     }
-    fn open(&self) -> Result<SeqId, RuntimeError> {
-        self.inner.open()
-    }
-    fn close(&self, seq: SeqId) {
-        self.inner.close(seq);
-    }
-    fn kv_len(&self, seq: SeqId) -> Result<usize, RuntimeError> {
-        self.inner.kv_len(seq)
-    }
-    fn reserve(&self, seq: SeqId, rows: usize) -> Result<(), RuntimeError> {
-        self.inner.reserve(seq, rows)
-    }
-    fn settle(&self, seq: SeqId, path: &[u32]) -> Result<(), RuntimeError> {
-        self.inner.settle(seq, path)
-    }
+    spec_testing::sequences_of!(inner);
     fn submit(&self, stream: &dyn Stream, batch: &Batch) -> Result<Box<dyn Pass>, RuntimeError> {
         let nanoseconds = (self.cost)(batch.rows.len()) * 50e6;
         self.clock.0.fetch_add(nanoseconds as u64, Ordering::Relaxed);

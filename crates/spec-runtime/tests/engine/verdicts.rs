@@ -3,7 +3,7 @@
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use spec_core::Greedy;
-use spec_runtime::{Batch, ModelConfig, Pass, RequestRule, Rows, SeqId, Stream, Want};
+use spec_runtime::{Batch, ModelConfig, Pass, RequestRule, Rows, Stream, Want};
 
 use super::*;
 
@@ -42,25 +42,7 @@ impl Model for Coarse {
         self.inner.config()
     }
 
-    fn open(&self) -> Result<SeqId, RuntimeError> {
-        self.inner.open()
-    }
-
-    fn close(&self, seq: SeqId) {
-        self.inner.close(seq);
-    }
-
-    fn kv_len(&self, seq: SeqId) -> Result<usize, RuntimeError> {
-        self.inner.kv_len(seq)
-    }
-
-    fn reserve(&self, seq: SeqId, rows: usize) -> Result<(), RuntimeError> {
-        self.inner.reserve(seq, rows)
-    }
-
-    fn settle(&self, seq: SeqId, path: &[u32]) -> Result<(), RuntimeError> {
-        self.inner.settle(seq, path)
-    }
+    spec_testing::sequences_of!(inner);
 
     fn gives_verdicts(&self) -> bool {
         self.gives_verdicts

@@ -5,7 +5,7 @@ use std::sync::Mutex;
 
 use spec_core::RuleName;
 use spec_runtime::{
-    Batch, DraftContext, GenerationId, ModelConfig, Pass, Rows, SeqId, Stream, TokenRole, TokenText, VocabularyMap,
+    Batch, DraftContext, GenerationId, ModelConfig, Pass, Rows, Stream, TokenRole, TokenText, VocabularyMap,
 };
 
 use super::*;
@@ -99,21 +99,7 @@ impl Model for Renumbered {
     fn config(&self) -> &ModelConfig {
         &self.config
     }
-    fn open(&self) -> Result<SeqId, RuntimeError> {
-        self.inner.open()
-    }
-    fn close(&self, seq: SeqId) {
-        self.inner.close(seq);
-    }
-    fn kv_len(&self, seq: SeqId) -> Result<usize, RuntimeError> {
-        self.inner.kv_len(seq)
-    }
-    fn reserve(&self, seq: SeqId, rows: usize) -> Result<(), RuntimeError> {
-        self.inner.reserve(seq, rows)
-    }
-    fn settle(&self, seq: SeqId, path: &[u32]) -> Result<(), RuntimeError> {
-        self.inner.settle(seq, path)
-    }
+    spec_testing::sequences_of!(inner);
     fn submit(&self, stream: &dyn Stream, batch: &Batch) -> Result<Box<dyn Pass>, RuntimeError> {
         let mut batch = batch.clone();
         for row in &mut batch.rows {

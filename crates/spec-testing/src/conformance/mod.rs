@@ -13,12 +13,13 @@
 //! ties excepted, which is for their own tests to measure.
 
 mod generation;
+pub mod passes;
 mod rows;
 
 use std::sync::Arc;
 
 use spec_model::Checkpoint;
-use spec_runtime::{Batch, HostStream, Model, Row, Rows, SeqId, Sequence, Want};
+use spec_runtime::{Model, Sequence};
 
 use crate::tiny::{self, TinySpec};
 
@@ -139,60 +140,4 @@ fn room(model: &Arc<dyn Model>) -> usize {
         if fits(middle) { fitting = middle } else { too_many = middle }
     }
     fitting
-}
-
-fn submit(model: &dyn Model, rows: Vec<Row>) -> Box<dyn Rows> {
-    model.submit(&HostStream, &Batch { rows }).expect("legal rows").wait().expect("a pass")
-}
-
-fn row(seq: SeqId, token: u32, position: usize, parent: Option<u32>) -> Row {
-    Row { seq, token, position, parent, want: Want::Logits }
-}
-
-/// Rows for `tokens` behind what is committed, the first of them number `first` of the reservation.
-fn chain(seq: SeqId, tokens: &[u32], committed: usize, first: u32) -> Vec<Row> {
-    let number = |i: usize| first + i as u32;
-    let parent = |i: usize| number(i).checked_sub(1);
-    tokens.iter().enumerate().map(|(i, &token)| row(seq, token, committed + number(i) as usize, parent(i))).collect()
-}
-
-fn all_logits(rows: &dyn Rows, count: usize) -> Vec<Vec<f32>> {
-    let logits: Vec<Vec<f32>> = (0..count).map(|i| rows.logits(i).expect("wanted").to_vec()).collect();
-    assert!(logits.iter().flatten().all(|x| x.is_finite()), "tiny models give finite logits");
-    logits
-}
-
-/// Feeds `tokens` in chunks, commits them, and gives the logits of every row.
-fn feed(model: &dyn Model, seq: SeqId, tokens: &[u32], chunk: usize) -> Vec<Vec<f32>> {
-    let mut logits = Vec::new();
-    for tokens in tokens.chunks(chunk) {
-        let committed = model.kv_len(seq).expect("open");
-        model.reserve(seq, tokens.len()).expect("room");
-        let rows = submit(model, chain(seq, tokens, committed, 0));
-        logits.extend(all_logits(&*rows, tokens.len()));
-        let path: Vec<u32> = (0..tokens.len() as u32).collect();
-        model.settle(seq, &path).expect("a chain");
-    }
-    logits
-}
-
-/// Logits of every token of `tokens` in a sequence of their own, in passes of `chunk` rows.
-fn alone(model: &dyn Model, tokens: &[u32], chunk: usize) -> Vec<Vec<f32>> {
-    let seq = model.open().expect("room");
-    let logits = feed(model, seq, tokens, chunk);
-    model.close(seq);
-    logits
-}
-
-/// Which of two lists of rows differ; comparing whole vectors would print them.
-fn differing(a: &[Vec<f32>], b: &[Vec<f32>]) -> Vec<usize> {
-    assert_eq!(a.len(), b.len(), "as many rows");
-    let bits = |row: &[f32]| row.iter().map(|x| x.to_bits()).collect::<Vec<_>>();
-    (0..a.len()).filter(|&i| bits(&a[i]) != bits(&b[i])).collect()
-}
-
-#[track_caller]
-fn assert_same(a: &[Vec<f32>], b: &[Vec<f32>], what: &str) {
-    let rows = differing(a, b);
-    assert!(rows.is_empty(), "{what}: rows {rows:?} differ");
 }

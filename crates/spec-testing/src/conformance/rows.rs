@@ -2,7 +2,8 @@
 
 use spec_runtime::{Batch, HostStream, Row, RuntimeError, SeqId, Want};
 
-use super::{Backend, all_logits, alone, assert_same, chain, differing, feed, row, submit, text};
+use super::passes::{all_logits, alone, assert_same, chain, differing, feed, path, row, submit, tree_rows, trees};
+use super::{Backend, text};
 
 /// Rows that a test puts into one pass at most.
 const WIDEST: usize = 64;
@@ -53,39 +54,6 @@ pub fn the_prompt_may_come_in_chunks_of_any_size(backend: &Backend<'_>) {
             assert_same(&alone(&**model, &text, chunk), &expected, &format!("{name}, chunks of {chunk}"));
         }
     });
-}
-
-/// Parents and tokens of three trees: a comb, a bush, and chains that part at the root.
-fn trees() -> [Vec<(Option<u32>, u32)>; 3] {
-    [
-        vec![(None, 11), (Some(0), 12), (Some(0), 13), (Some(1), 14), (Some(1), 15), (Some(3), 16), (Some(3), 17)],
-        vec![(None, 21), (None, 22), (None, 23), (Some(2), 24), (Some(2), 25), (Some(1), 24), (Some(3), 26)],
-        vec![
-            (None, 31),
-            (None, 32),
-            (Some(0), 33),
-            (Some(1), 33),
-            (Some(2), 34),
-            (Some(3), 34),
-            (Some(4), 35),
-            (Some(5), 35),
-        ],
-    ]
-}
-
-/// The tokens from the root to a row, and the rows.
-fn path(tree: &[(Option<u32>, u32)], row: usize) -> (Vec<u32>, Vec<u32>) {
-    let mut rows = vec![row as u32];
-    while let Some(parent) = tree[rows[rows.len() - 1] as usize].0 {
-        rows.push(parent);
-    }
-    rows.reverse();
-    (rows.iter().map(|&row| tree[row as usize].1).collect(), rows)
-}
-
-fn tree_rows(seq: SeqId, tree: &[(Option<u32>, u32)], committed: usize) -> Vec<Row> {
-    let depth = |row: usize| path(tree, row).0.len();
-    tree.iter().enumerate().map(|(i, &(parent, token))| row(seq, token, committed + depth(i) - 1, parent)).collect()
 }
 
 /// Tree masks, and the compaction of accepted paths.
