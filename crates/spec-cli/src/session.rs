@@ -21,6 +21,9 @@ use crate::ascend::Ascend;
 use crate::device::{CUDA_IS_NOT_BUILT, DeviceName};
 use crate::{memory, pull, usage};
 
+/// Rows of a draft that a sequence may have beside its context.
+const DRAFT_ROWS: usize = 64;
+
 /// A tokenizer, or its tokens alone, as the engine sees it.
 pub(crate) struct Vocabulary<T = Tokenizer>(pub(crate) T);
 
@@ -79,9 +82,9 @@ pub(crate) enum Device {
 
 impl Device {
     /// Opens what `--device` names.
-    fn open(args: &ModelArgs) -> Result<Self> {
+    fn open(args: &ModelArgs, sequences: usize) -> Result<Self> {
         match args.device {
-            DeviceName::Cpu => Ok(Self::Cpu(CpuDevice::new(args.threads)?)),
+            DeviceName::Cpu => Ok(Self::Cpu(CpuDevice { sequences, ..CpuDevice::new(args.threads)? })),
             DeviceName::Cuda => Err(usage(CUDA_IS_NOT_BUILT)),
             name => Ok(Self::Ascend(Arc::new(Ascend::open(name)?))),
         }
@@ -148,6 +151,8 @@ impl Device {
 pub(crate) struct CpuDevice {
     pool: Arc<Pool>,
     isa: Isa,
+    /// That a model has room for at once.
+    sequences: usize,
 }
 
 impl CpuDevice {
@@ -156,7 +161,7 @@ impl CpuDevice {
             Some(threads) => threads,
             None => std::thread::available_parallelism().map_or(1, usize::from),
         };
-        Ok(Self { pool: Arc::new(Pool::new(threads)?), isa: Isa::from_environment()? })
+        Ok(Self { pool: Arc::new(Pool::new(threads)?), isa: Isa::from_environment()?, sequences: 1 })
     }
 
     pub(crate) fn pool(&self) -> &Pool {
@@ -225,6 +230,9 @@ impl CpuDevice {
         options.kv = kv_type(storage.kv);
         options.quant = storage.quant.map(quantizer).transpose()?;
         options.context = Some(context);
+        if self.sequences > 1 {
+            options.kv_tokens = Some(context.saturating_add(DRAFT_ROWS).saturating_mul(self.sequences));
+        }
         options.isa = Some(self.isa);
         Ok(options)
     }
@@ -285,13 +293,18 @@ impl Session {
     /// Loads what the flags name, for sequences of `context` positions. `opened` is the target's file. A draft model is opened and
     /// compared with the target, so that files that do not fit are refused here; it is loaded behind the first token.
     pub(crate) fn load(args: &ModelArgs, opened: &Opened, context: usize) -> Result<Self> {
-        Self::build(args, opened, context, None)
+        Self::build(args, opened, context, None, 1)
+    }
+
+    /// As [`load`](Self::load), with room for several sequences at once.
+    pub(crate) fn load_for_many(args: &ModelArgs, opened: &Opened, context: usize, sequences: usize) -> Result<Self> {
+        Self::build(args, opened, context, None, sequences)
     }
 
     /// The same target with the drafters that `args` name.
     pub(crate) fn redraft(&self, args: &ModelArgs, opened: &Opened, context: usize) -> Result<Self> {
         let loaded = (self.device.clone(), Arc::clone(&self.target), self.stream.clone());
-        Self::build(args, opened, context, Some(loaded))
+        Self::build(args, opened, context, Some(loaded), 1)
     }
 
     fn build(
@@ -299,6 +312,7 @@ impl Session {
         opened: &Opened,
         context: usize,
         loaded: Option<(Device, Arc<dyn Model>, Option<AscendStream>)>,
+        sequences: usize,
     ) -> Result<Self> {
         let begun = Instant::now();
         let draft = DraftSource::choose(args)?;
@@ -312,7 +326,7 @@ impl Session {
         let (device, target, stream) = match loaded {
             Some(loaded) => loaded,
             None => {
-                let device = Device::open(args)?;
+                let device = Device::open(args, sequences)?;
                 let draft = draft_file.as_ref().map(|file| &file.checkpoint);
                 device.check_memory(args, &opened.checkpoint, draft, context)?;
                 let (target, stream) = device.load(&opened.checkpoint, args.storage, context)?;
