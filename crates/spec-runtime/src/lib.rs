@@ -38,7 +38,7 @@ pub use emission::{Emitted, FinishReason, StopRules, TokenSource};
 pub use engine::{Completion, Engine, Generation, Session};
 pub use error::RuntimeError;
 #[cfg(feature = "grammar")]
-pub use grammar::{Grammar, Grammars};
+pub use grammar::{Form, Grammar, Grammars};
 pub use guard::KvGuard;
 pub use lazy::LazyModel;
 pub use model::{Batch, Model, ModelConfig, Pass, Row, Rows, SeqId, Sequence, Want};
