@@ -254,6 +254,7 @@ fn read_choice(choice: Option<&Value>, list: &[Tool]) -> Result<ToolChoice, ApiE
         }
     };
     match &choice {
+        ToolChoice::None | ToolChoice::Auto => Ok(choice),
         _ if list.is_empty() => wrong("there are no tools".into()),
         ToolChoice::Named(name) if !list.iter().any(|tool| tool.name == *name) => {
             wrong(format!("{name} is not among the tools"))
