@@ -41,7 +41,7 @@ pub use error::RuntimeError;
 pub use grammar::{Grammar, Grammars};
 pub use guard::KvGuard;
 pub use lazy::LazyModel;
-pub use model::{Batch, Model, ModelConfig, Pass, Row, Rows, SeqId, Sequence, Want};
+pub use model::{Batch, KvUsage, Model, ModelConfig, Pass, Row, Rows, SeqId, Sequence, Want};
 pub use request::{CancelToken, Request, RequestRule};
 pub use stats::{AheadStats, PositionStats, SpeculationStats, Timings};
 pub use stream::{Event, HostStream, Stream, wait_on_host};

@@ -256,6 +256,7 @@ impl<'a> Chat<'a> {
             logprobs: None,
             constraint: None,
             cancel: cancel.clone(),
+            tenant: None,
         };
         let mut printer = match self.args.json {
             true => None,

@@ -30,6 +30,8 @@ pub struct GenerationId(pub u64);
 pub struct DraftContext<'a> {
     /// Whose round it is; a drafter's state is kept per generation.
     pub generation: GenerationId,
+    /// For whom it is: what is kept of this text may be of use to generations of the same tenant, and to no others.
+    pub tenant: Option<u64>,
     /// The committed text: prompt and emitted tokens.
     pub tokens: &'a [Token],
     /// Ids behind which nothing is worth drafting.

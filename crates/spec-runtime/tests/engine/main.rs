@@ -12,6 +12,7 @@ mod lazy;
 mod limits;
 mod lossless;
 mod options;
+mod prefixes;
 mod rules;
 mod session;
 mod together;
