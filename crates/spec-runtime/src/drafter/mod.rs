@@ -1,5 +1,6 @@
 //! Drafters: where guesses come from.
 
+mod cached;
 mod chooser;
 mod copying;
 mod growing;
@@ -11,6 +12,7 @@ mod scripted;
 mod shortlist;
 mod suffix;
 
+pub use cached::CachedDrafter;
 pub use chooser::Chooser;
 pub use model::ModelDrafter;
 pub use ngram::NgramDrafter;
