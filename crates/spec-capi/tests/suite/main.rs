@@ -1,0 +1,6 @@
+//! The C interface from Rust, from C and from C++, on tiny models.
+#![allow(clippy::unwrap_used)]
+
+mod boundary;
+mod c_example;
+mod programs;
