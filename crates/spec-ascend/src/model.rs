@@ -5,9 +5,10 @@ use std::sync::Arc;
 
 use atb_rs::Chip;
 use parking_lot::Mutex;
+use spec_core::Token;
 use spec_model::Checkpoint;
-use spec_runtime::kv::PagedKv;
-use spec_runtime::{Batch, Model, ModelConfig, Pass, Row, RuntimeError, SeqId, Stream};
+use spec_runtime::kv::{Adopted, Move, PagedKv};
+use spec_runtime::{Batch, KvUsage, Model, ModelConfig, Pass, Row, RuntimeError, SeqId, Stream};
 
 use crate::batch::Layout;
 use crate::pass::{AscendPass, Slots};
@@ -38,6 +39,8 @@ struct State {
     last: AscendStream,
     /// Where each sequence's passes went, and how many failures its stream had told of then.
     sequences: HashMap<SeqId, (AscendStream, u64)>,
+    /// The streams that passes went to, and how many failures each had told of when the prefixes in the cache were last trusted.
+    streams: Vec<(AscendStream, u64)>,
 }
 
 impl AscendModel {
@@ -74,7 +77,7 @@ impl AscendModel {
             plan,
             device,
             stream: stream.clone(),
-            state: Mutex::new(State { store, last: stream.clone(), sequences: HashMap::new() }),
+            state: Mutex::new(State { store, last: stream.clone(), sequences: HashMap::new(), streams: Vec::new() }),
             pages: Mutex::new(pages),
             slots: Arc::default(),
         })
@@ -127,6 +130,28 @@ impl AscendModel {
 }
 
 impl State {
+    /// A failure that a stream told of may have hit rows that a later text would begin with: they are found no more.
+    fn forget_after_failures(&mut self, pages: &mut PagedKv) {
+        for (stream, failures) in &mut self.streams {
+            if stream.failures() != *failures {
+                *failures = stream.failures();
+                pages.forget_prefixes();
+            }
+        }
+    }
+
+    fn compact(&mut self, device: &AscendDevice, pages: &mut PagedKv, moves: &[Move]) -> Result<(), RuntimeError> {
+        if moves.is_empty() {
+            return Ok(());
+        }
+        let Self { store, last, .. } = self;
+        store.compact(last, moves).map_err(|error| {
+            // Rows that were to be moved are named already.
+            pages.forget_prefixes();
+            AscendError::Compaction(Box::new(device.judge(error))).at(device.name())
+        })
+    }
+
     /// A failure that a stream told of may have hit rows of any sequence that was open then.
     fn require_sound(&mut self, rows: &[Row], stream: &AscendStream) -> Result<(), AscendError> {
         for row in rows {
@@ -183,22 +208,37 @@ impl Model for AscendModel {
     }
 
     fn reserve(&self, seq: SeqId, rows: usize) -> Result<(), RuntimeError> {
-        self.pages.lock().reserve(seq, rows)
+        // Only a copy has to be queued, in turn with passes.
+        let mut state = if self.pages.lock().copies_on_reserve(seq)? { Some(self.state.lock()) } else { None };
+        let mut pages = self.pages.lock();
+        let moves = pages.reserve(seq, rows)?;
+        state.as_mut().map_or(Ok(()), |state| state.compact(&self.device, &mut pages, &moves))
     }
 
     fn settle(&self, seq: SeqId, path: &[u32]) -> Result<(), RuntimeError> {
         let mut state = self.state.lock();
-        // Held until the moves are queued: they read blocks that are free already.
+        // Held until the moves are queued, as `kv::Move` demands.
         let mut pages = self.pages.lock();
+        state.forget_after_failures(&mut pages);
         let moves = pages.settle(seq, path)?;
-        if moves.is_empty() {
-            return Ok(());
-        }
-        let State { store, last, .. } = &mut *state;
-        store.compact(last, &moves).map_err(|error| {
-            let error = self.device.judge(error);
-            AscendError::Compaction(Box::new(error)).at(self.device.name())
-        })
+        state.compact(&self.device, &mut pages, &moves)
+    }
+
+    fn adopt(&self, seq: SeqId, scope: u64, tokens: &[Token]) -> Result<usize, RuntimeError> {
+        self.device.require().map_err(|error| self.report(error))?;
+        let mut state = self.state.lock();
+        let mut pages = self.pages.lock();
+        state.forget_after_failures(&mut pages);
+        let Adopted { length, moves } = pages.adopt(seq, scope, tokens)?;
+        // A failure that is told of from now on may have hit what was adopted.
+        let known = (state.last.clone(), state.last.failures());
+        state.sequences.insert(seq, known);
+        state.compact(&self.device, &mut pages, &moves)?;
+        Ok(length)
+    }
+
+    fn kv_usage(&self) -> Option<KvUsage> {
+        Some(self.pages.lock().usage())
     }
 
     fn gives_verdicts(&self) -> bool {
@@ -233,6 +273,9 @@ impl Model for AscendModel {
         state.require_sound(rows, stream).map_err(|error| self.report(error))?;
         let mut slot = self.slot(&state.store.shape).map_err(|error| self.report(error))?;
         pass.number = stream.begin_pass();
+        if !state.streams.iter().any(|(known, _)| known.is_same(stream)) {
+            state.streams.push((stream.clone(), stream.failures()));
+        }
         state.last = stream.clone();
         // A slot of a pass that was queued in part is freed once the stream is past it.
         state.store.forward(stream, &layout, &mut slot, &self.slots).map_err(|error| self.report(error.into()))?;

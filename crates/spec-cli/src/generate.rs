@@ -39,6 +39,7 @@ pub(crate) fn run(args: GenerateArgs) -> Result<ExitCode> {
         logprobs: args.logprobs,
         constraint,
         cancel: cancel.clone(),
+        tenant: crate::session::TENANT,
     };
 
     let shown = args.show.on(&std::io::stdout());

@@ -5,8 +5,8 @@ use std::sync::Arc;
 use parking_lot::Mutex;
 use spec_core::Token;
 use spec_model::Checkpoint;
-use spec_runtime::kv::PagedKv;
-use spec_runtime::{Batch, Model, ModelConfig, Pass, Rows, RuntimeError, SeqId, Stream, Want};
+use spec_runtime::kv::{Adopted, PagedKv};
+use spec_runtime::{Batch, KvUsage, Model, ModelConfig, Pass, Rows, RuntimeError, SeqId, Stream, Want};
 
 use crate::attention::Scoring;
 use crate::decoder::{Decoder, Workspace};
@@ -202,12 +202,19 @@ impl Model for CpuModel {
     }
 
     fn reserve(&self, seq: SeqId, rows: usize) -> Result<(), RuntimeError> {
-        self.pages.lock().reserve(seq, rows)
+        // Only a copy touches the cache, and has to wait for a pass that is under way.
+        let mut state = if self.pages.lock().copies_on_reserve(seq)? { Some(self.state.lock()) } else { None };
+        let mut pages = self.pages.lock();
+        let moves = pages.reserve(seq, rows)?;
+        if let Some(state) = &mut state {
+            state.cache.move_tokens(&moves);
+        }
+        Ok(())
     }
 
     fn settle(&self, seq: SeqId, path: &[u32]) -> Result<(), RuntimeError> {
         let mut state = self.state.lock();
-        // Held until the moves are done: they read blocks that are free already.
+        // Held until the moves are done, as `kv::Move` demands.
         let mut pages = self.pages.lock();
         let moves = pages.settle(seq, path)?;
         state.cache.move_tokens(&moves);
@@ -217,6 +224,18 @@ impl Model for CpuModel {
     fn truncate(&self, seq: SeqId, length: usize) -> Result<bool, RuntimeError> {
         self.pages.lock().truncate(seq, length)?;
         Ok(true)
+    }
+
+    fn adopt(&self, seq: SeqId, scope: u64, tokens: &[Token]) -> Result<usize, RuntimeError> {
+        let mut state = self.state.lock();
+        let mut pages = self.pages.lock();
+        let Adopted { length, moves } = pages.adopt(seq, scope, tokens)?;
+        state.cache.move_tokens(&moves);
+        Ok(length)
+    }
+
+    fn kv_usage(&self) -> Option<KvUsage> {
+        Some(self.pages.lock().usage())
     }
 
     fn shortlist(&self, tokens: &[Token]) -> Result<bool, RuntimeError> {

@@ -7,9 +7,10 @@ use std::borrow::Cow;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use spec_core::Token;
-use spec_runtime::kv::PagedKv;
+use spec_runtime::kv::{Move, PagedKv};
 use spec_runtime::{
-    Batch, Engine, Model, ModelConfig, NgramDrafter, Pass, Request, Rows, RuntimeError, SeqId, Stream, TokenText, Want,
+    Batch, Engine, KvUsage, Model, ModelConfig, NgramDrafter, Pass, Request, Rows, RuntimeError, SeqId, Stream,
+    TokenText, Want,
 };
 
 const TEXT: &str = "the cat sat on the mat and the dog sat on the log and the cat saw the dog";
@@ -60,18 +61,23 @@ impl Model for Bigrams {
         self.with_state(|kv, _| kv.committed(seq))
     }
     fn reserve(&self, seq: SeqId, rows: usize) -> Result<(), RuntimeError> {
-        self.with_state(|kv, _| kv.reserve(seq, rows))
+        self.with_state(|kv, slots| kv.reserve(seq, rows).map(|moves| follow(slots, &moves)))
     }
     fn settle(&self, seq: SeqId, path: &[u32]) -> Result<(), RuntimeError> {
-        self.with_state(|kv, slots| {
-            for step in kv.settle(seq, path)? {
-                slots[step.to] = slots[step.from];
-            }
-            Ok(())
-        })
+        self.with_state(|kv, slots| kv.settle(seq, path).map(|moves| follow(slots, &moves)))
     }
     fn truncate(&self, seq: SeqId, length: usize) -> Result<bool, RuntimeError> {
         self.with_state(|kv, _| kv.truncate(seq, length)).map(|()| true)
+    }
+    fn adopt(&self, seq: SeqId, scope: u64, tokens: &[Token]) -> Result<usize, RuntimeError> {
+        self.with_state(|kv, slots| {
+            let adopted = kv.adopt(seq, scope, tokens)?;
+            follow(slots, &adopted.moves);
+            Ok(adopted.length)
+        })
+    }
+    fn kv_usage(&self) -> Option<KvUsage> {
+        Some(self.with_state(|kv, _| kv.usage()))
     }
     fn submit(&self, _: &dyn Stream, batch: &Batch) -> Result<Box<dyn Pass>, RuntimeError> {
         self.with_state(|kv, slots| {
@@ -84,6 +90,13 @@ impl Model for Bigrams {
         let logits = |row: &spec_runtime::Row| self.counts[row.token as usize].iter().map(|c| c.ln()).collect();
         let rows = batch.rows.iter().map(|row| (row.want == Want::Logits).then(|| logits(row))).collect();
         Ok(Box::new(Ready(rows)))
+    }
+}
+
+/// Copies what the bookkeeping has moved.
+fn follow(slots: &mut [Token], moves: &[Move]) {
+    for step in moves {
+        slots[step.to] = slots[step.from];
     }
 }
 

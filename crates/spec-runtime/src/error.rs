@@ -31,6 +31,14 @@ pub enum RuntimeError {
     /// A reservation is already open for the sequence; it must be settled first.
     #[error("sequence {0} already has an open reservation; commit or roll it back first")]
     ReservationOpen(crate::SeqId),
+    /// A sequence that holds tokens cannot begin with others.
+    #[error("sequence {seq} holds {length} tokens already; only an empty one can adopt a prefix")]
+    SequenceNotEmpty {
+        /// The sequence.
+        seq: crate::SeqId,
+        /// Tokens that it holds.
+        length: usize,
+    },
     /// A batch row that contradicts the state of its sequence.
     #[error("row {row} of the batch: {reason}")]
     BadRow {

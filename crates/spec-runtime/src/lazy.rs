@@ -5,7 +5,7 @@ use std::sync::{Arc, OnceLock};
 use parking_lot::Mutex;
 use spec_core::Token;
 
-use crate::{Batch, Model, ModelConfig, Pass, RuntimeError, SeqId, Stream};
+use crate::{Batch, KvUsage, Model, ModelConfig, Pass, RuntimeError, SeqId, Stream};
 
 type Load = Box<dyn FnOnce() -> Result<Arc<dyn Model>, RuntimeError> + Send>;
 
@@ -79,6 +79,14 @@ impl Model for LazyModel {
 
     fn truncate(&self, seq: SeqId, length: usize) -> Result<bool, RuntimeError> {
         self.model()?.truncate(seq, length)
+    }
+
+    fn adopt(&self, seq: SeqId, scope: u64, tokens: &[Token]) -> Result<usize, RuntimeError> {
+        self.model()?.adopt(seq, scope, tokens)
+    }
+
+    fn kv_usage(&self) -> Option<KvUsage> {
+        self.model.get().and_then(|model| model.kv_usage())
     }
 
     fn gives_verdicts(&self) -> bool {

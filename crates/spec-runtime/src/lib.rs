@@ -12,6 +12,7 @@
 
 mod clock;
 mod constraint;
+mod draft_cache;
 mod drafter;
 mod emission;
 mod engine;
@@ -30,9 +31,10 @@ mod vocabulary;
 
 pub use clock::Clock;
 pub use constraint::{Constraint, TokenSet};
+pub use draft_cache::{CachedDraft, DraftCache, DraftCacheStats, DraftKey};
 pub use drafter::{
-    Chooser, Class, DraftContext, Drafter, GenerationId, ModelDrafter, NgramDrafter, Odds, ScriptedDrafter,
-    SuffixDrafter, Work, Worth,
+    CachedDrafter, Chooser, Class, DraftContext, Drafter, GenerationId, ModelDrafter, NgramDrafter, Odds,
+    ScriptedDrafter, SuffixDrafter, Work, Worth,
 };
 pub use emission::{Emitted, FinishReason, StopRules, TokenSource};
 pub use engine::{Completion, Engine, Generation, Session};
@@ -41,7 +43,7 @@ pub use error::RuntimeError;
 pub use grammar::{Form, Grammar, Grammars};
 pub use guard::KvGuard;
 pub use lazy::LazyModel;
-pub use model::{Batch, Model, ModelConfig, Pass, Row, Rows, SeqId, Sequence, Want};
+pub use model::{Batch, KvUsage, Model, ModelConfig, Pass, Row, Rows, SeqId, Sequence, Want};
 pub use request::{CancelToken, Request, RequestRule};
 pub use stats::{AheadStats, PositionStats, SpeculationStats, Timings};
 pub use stream::{Event, HostStream, Stream, wait_on_host};

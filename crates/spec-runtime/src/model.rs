@@ -55,6 +55,21 @@ impl ModelConfig {
     }
 }
 
+/// What a model's KV cache is used for, in blocks.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct KvUsage {
+    /// Tokens that a block holds.
+    pub block_tokens: usize,
+    /// Blocks of the pool.
+    pub total: usize,
+    /// Blocks that no sequence holds.
+    pub free: usize,
+    /// Those of them that hold a prefix which [`Model::adopt`] would find.
+    pub cached: usize,
+    /// Blocks that more than one sequence holds.
+    pub shared: usize,
+}
+
 /// What a pass must deliver for a row.
 #[non_exhaustive]
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -205,6 +220,27 @@ pub trait Model: Send + Sync {
         Ok(false)
     }
 
+    /// Fills an empty sequence with the longest beginning of `tokens` that the cache has from other sequences of `scope`, and gives its
+    /// length, which [`kv_len`](Model::kv_len) is then. From then on the blocks that the sequence fills can be found by others of
+    /// that scope, after it is closed too, for as long as the device has no other use for them. A sequence that never adopts shares
+    /// nothing.
+    ///
+    /// The rows adopted are those that a prefill would compute, so nothing but time may depend on the length. A model that
+    /// shares nothing gives 0.
+    ///
+    /// # Errors
+    /// [`RuntimeError::SequenceNotEmpty`], [`RuntimeError::ReservationOpen`], [`RuntimeError::UnknownSequence`], or what copying rows
+    /// on the device reports.
+    fn adopt(&self, seq: SeqId, scope: u64, tokens: &[Token]) -> Result<usize, RuntimeError> {
+        let _ = (seq, scope, tokens);
+        Ok(0)
+    }
+
+    /// What the KV cache is used for; `None` where the model does not tell.
+    fn kv_usage(&self) -> Option<KvUsage> {
+        None
+    }
+
     /// Whether the device finds the most probable token of a row by itself, and so cheaply that [`Want::Verdict`] is worth
     /// asking for. `false`: it is never asked for.
     fn gives_verdicts(&self) -> bool {
@@ -260,6 +296,14 @@ impl Sequence {
     /// As [`Model::kv_len`].
     pub fn kv_len(&self) -> Result<usize, RuntimeError> {
         self.model.kv_len(self.id)
+    }
+
+    /// Begins with what the cache has of `tokens` from other sequences of `scope`; gives its length.
+    ///
+    /// # Errors
+    /// As [`Model::adopt`].
+    pub fn adopt(&self, scope: u64, tokens: &[Token]) -> Result<usize, RuntimeError> {
+        self.model.adopt(self.id, scope, tokens)
     }
 
     /// Forgets the committed tokens behind the first `length`; `false` when the model cannot, and there are more.

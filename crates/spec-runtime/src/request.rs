@@ -81,6 +81,10 @@ pub struct Request {
     pub constraint: Option<Box<dyn Constraint>>,
     /// Lets another thread end it.
     pub cancel: CancelToken,
+    /// For whom it is: requests of one tenant share what the KV caches hold of their texts, the target's and the draft model's, and
+    /// what was drafted for them. `None` shares nothing. The output does not depend on it, but the time to it does: who may learn from
+    /// that what others have asked should have a tenant of their own.
+    pub tenant: Option<u64>,
 }
 
 impl Request {
@@ -98,6 +102,7 @@ impl Request {
             logprobs: None,
             constraint: None,
             cancel: CancelToken::new(),
+            tenant: None,
         }
     }
 

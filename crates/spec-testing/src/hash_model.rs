@@ -8,8 +8,8 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use parking_lot::Mutex;
 use spec_core::Token;
-use spec_runtime::kv::PagedKv;
-use spec_runtime::{Batch, Model, ModelConfig, Pass, Rows, RuntimeError, SeqId, Stream, Want};
+use spec_runtime::kv::{Adopted, Move, PagedKv};
+use spec_runtime::{Batch, KvUsage, Model, ModelConfig, Pass, Rows, RuntimeError, SeqId, Stream, Want};
 
 /// What a [`HashModel`] is made of.
 #[derive(Clone, Debug)]
@@ -64,6 +64,14 @@ struct State {
     kv: PagedKv,
     /// The token in each slot; a slot that was never written holds none.
     slots: Vec<Option<Token>>,
+}
+
+impl State {
+    fn follow(&mut self, moves: &[Move]) {
+        for step in moves {
+            self.slots[step.to] = self.slots[step.from];
+        }
+    }
 }
 
 impl HashModel {
@@ -146,16 +154,28 @@ impl Model for HashModel {
     }
 
     fn reserve(&self, seq: SeqId, rows: usize) -> Result<(), RuntimeError> {
-        self.state.lock().kv.reserve(seq, rows)
+        let mut state = self.state.lock();
+        let moves = state.kv.reserve(seq, rows)?;
+        state.follow(&moves);
+        Ok(())
     }
 
     fn settle(&self, seq: SeqId, path: &[u32]) -> Result<(), RuntimeError> {
         let mut state = self.state.lock();
         let moves = state.kv.settle(seq, path)?;
-        for step in moves {
-            state.slots[step.to] = state.slots[step.from];
-        }
+        state.follow(&moves);
         Ok(())
+    }
+
+    fn adopt(&self, seq: SeqId, scope: u64, tokens: &[Token]) -> Result<usize, RuntimeError> {
+        let mut state = self.state.lock();
+        let Adopted { length, moves } = state.kv.adopt(seq, scope, tokens)?;
+        state.follow(&moves);
+        Ok(length)
+    }
+
+    fn kv_usage(&self) -> Option<KvUsage> {
+        Some(self.state.lock().kv.usage())
     }
 
     fn truncate(&self, seq: SeqId, length: usize) -> Result<bool, RuntimeError> {

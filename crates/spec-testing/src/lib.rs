@@ -34,3 +34,22 @@ macro_rules! sequences_of {
         }
     };
 }
+
+/// The methods of a [`Model`](spec_runtime::Model) by which sequences share prefixes, passed on to a field that is one of the same
+/// token ids.
+#[macro_export]
+macro_rules! prefixes_of {
+    ($field:ident) => {
+        fn adopt(
+            &self,
+            seq: ::spec_runtime::SeqId,
+            scope: u64,
+            tokens: &[::spec_core::Token],
+        ) -> Result<usize, ::spec_runtime::RuntimeError> {
+            self.$field.adopt(seq, scope, tokens)
+        }
+        fn kv_usage(&self) -> Option<::spec_runtime::KvUsage> {
+            self.$field.kv_usage()
+        }
+    };
+}

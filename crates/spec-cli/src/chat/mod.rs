@@ -256,6 +256,7 @@ impl<'a> Chat<'a> {
             logprobs: None,
             constraint: None,
             cancel: cancel.clone(),
+            tenant: crate::session::TENANT,
         };
         let mut printer = match self.args.json {
             true => None,

@@ -243,6 +243,7 @@ fn lend<'b>(
 ) -> DraftContext<'b> {
     DraftContext {
         generation: context.generation,
+        tenant: context.tenant,
         tokens: context.tokens,
         end_ids: context.end_ids,
         pipeline: &mut *context.pipeline,

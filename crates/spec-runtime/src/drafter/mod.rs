@@ -1,5 +1,6 @@
 //! Drafters: where guesses come from.
 
+mod cached;
 mod chooser;
 mod copying;
 mod growing;
@@ -11,6 +12,7 @@ mod scripted;
 mod shortlist;
 mod suffix;
 
+pub use cached::CachedDrafter;
 pub use chooser::Chooser;
 pub use model::ModelDrafter;
 pub use ngram::NgramDrafter;
@@ -30,6 +32,8 @@ pub struct GenerationId(pub u64);
 pub struct DraftContext<'a> {
     /// Whose round it is; a drafter's state is kept per generation.
     pub generation: GenerationId,
+    /// For whom it is: what is kept of this text may be of use to generations of the same tenant, and to no others.
+    pub tenant: Option<u64>,
     /// The committed text: prompt and emitted tokens.
     pub tokens: &'a [Token],
     /// Ids behind which nothing is worth drafting.

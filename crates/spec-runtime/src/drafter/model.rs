@@ -475,13 +475,14 @@ impl Drafter for ModelDrafter {
         }
         let state = match self.states.remove(&context.generation) {
             Some(state) => state,
-            None => State {
-                sequence: Sequence::open(&self.model)?,
-                block: None,
-                classes: Vec::new(),
-                listed: 0,
-                ahead: None,
-            },
+            None => {
+                let sequence = Sequence::open(&self.model)?;
+                // A trial reads elsewhere, and leaves this one for later.
+                if let (Some(tenant), None, [before @ .., _]) = (context.tenant, seen, text) {
+                    sequence.adopt(tenant, before)?;
+                }
+                State { sequence, block: None, classes: Vec::new(), listed: 0, ahead: None }
+            }
         };
         // An error below drops the state: the sequence closes, and the next round starts it afresh.
         let State { sequence, block, listed, ahead, .. } = state;

@@ -242,6 +242,7 @@ mod tests {
         let mut pipeline = Pipeline::new(SamplingParams::default(), 100).expect("legal parameters");
         let context = DraftContext {
             generation: GenerationId(1),
+            tenant: None,
             tokens,
             end_ids: &[99],
             pipeline: &mut pipeline,

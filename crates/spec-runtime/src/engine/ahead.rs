@@ -98,6 +98,7 @@ impl Engine {
         let drafted = drafter.draft_ahead(
             DraftContext {
                 generation: generation.id,
+                tenant: generation.request.tenant,
                 tokens: &generation.tokens,
                 end_ids,
                 pipeline: &mut generation.pipeline,

@@ -52,7 +52,8 @@ pub struct Completion {
     pub finish: FinishReason,
     /// Tokens of the prompt.
     pub prompt_tokens: usize,
-    /// Those of them whose keys and values were in the cache already: a [`Session`] had kept them.
+    /// Those of them whose keys and values were in the cache already: a [`Session`] had kept them, or another request of the
+    /// same tenant.
     pub cached_tokens: usize,
     /// Tokens generated, an end token included.
     pub completion_tokens: usize,
@@ -157,9 +158,12 @@ impl Engine {
         // The last position holds the last token that is fed; one more can be sampled from its row.
         stop.max_tokens = stop.max_tokens.min(context + 1 - request.prompt.len());
         let (id, sequence) = match kept.take() {
-            Some(kept) => self.resume(kept, &request.prompt)?,
+            Some(kept) => self.resume(kept, &request)?,
             None => (self.fresh_id(), Sequence::open(&self.target)?),
         };
+        if let (Some(tenant), 0, [before @ .., _]) = (request.tenant, sequence.kv_len()?, &request.prompt[..]) {
+            sequence.adopt(tenant, before)?;
+        }
         Ok(Generation {
             id,
             pipeline,

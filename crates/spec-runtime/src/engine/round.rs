@@ -116,6 +116,7 @@ impl Engine {
         let mut choices = generation.choices();
         let mut tree = drafter.draft(DraftContext {
             generation: generation.id,
+            tenant: generation.request.tenant,
             tokens: &generation.tokens,
             end_ids: generation.emission.end_ids(),
             pipeline: &mut generation.pipeline,

@@ -36,6 +36,7 @@ pub(super) struct Kept {
     id: GenerationId,
     engine: Arc<()>,
     sequence: Sequence,
+    tenant: Option<u64>,
     /// Prompt and emitted tokens; the cache holds the first of them.
     tokens: Vec<Token>,
 }
@@ -73,8 +74,9 @@ impl Session {
                 }
             }
         }
-        let super::Generation { id, sequence, tokens, completion, .. } = generation;
-        self.kept = Some(Kept { id, engine: Arc::clone(&engine.identity), sequence, tokens });
+        let super::Generation { id, sequence, tokens, completion, request, .. } = generation;
+        let tenant = request.tenant;
+        self.kept = Some(Kept { id, engine: Arc::clone(&engine.identity), sequence, tenant, tokens });
         Ok(completion)
     }
 
@@ -90,12 +92,19 @@ impl Session {
 
 impl Engine {
     /// The sequence and the identity for a generation from `prompt` on, cut to what it shares with the text before.
-    pub(super) fn resume(&mut self, kept: Kept, prompt: &[Token]) -> Result<(GenerationId, Sequence), RuntimeError> {
-        let Kept { id, engine, sequence, tokens } = kept;
-        if !Arc::ptr_eq(sequence.model(), &self.target) {
+    pub(super) fn resume(&mut self, kept: Kept, request: &Request) -> Result<(GenerationId, Sequence), RuntimeError> {
+        let Kept { id, engine, sequence, tenant, tokens } = kept;
+        let prompt = &request.prompt;
+        let is_own = Arc::ptr_eq(&engine, &self.identity);
+        // What the caches hold for one tenant is not another's.
+        if !Arc::ptr_eq(sequence.model(), &self.target) || tenant != request.tenant {
+            if let Some(drafter) = self.drafter.as_mut().filter(|_| is_own) {
+                drafter.forget(id);
+            }
+            drop(sequence);
             return Ok((self.fresh_id(), Sequence::open(&self.target)?));
         }
-        let id = if Arc::ptr_eq(&engine, &self.identity) { id } else { self.fresh_id() };
+        let id = if is_own { id } else { self.fresh_id() };
         let common = tokens.iter().zip(prompt).take_while(|(old, new)| old == new).count();
         // The prompt's last token is fed in any case: its row has the logits of the first token.
         let needed = common.min(prompt.len() - 1);

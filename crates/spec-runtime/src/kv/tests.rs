@@ -7,7 +7,7 @@ use crate::Want;
 
 const BLOCK: usize = 4;
 
-fn row(seq: SeqId, position: usize, parent: Option<u32>) -> Row {
+pub(super) fn row(seq: SeqId, position: usize, parent: Option<u32>) -> Row {
     Row { seq, token: 0, position, parent, want: Want::Nothing }
 }
 

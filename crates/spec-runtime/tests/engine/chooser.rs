@@ -30,6 +30,7 @@ impl Model for Timed {
         self.inner.config()
     }
     spec_testing::sequences_of!(inner);
+    spec_testing::prefixes_of!(inner);
     fn submit(&self, stream: &dyn Stream, batch: &Batch) -> Result<Box<dyn Pass>, RuntimeError> {
         let nanoseconds = (self.cost)(batch.rows.len()) * 50e6;
         self.clock.0.fetch_add(nanoseconds as u64, Ordering::Relaxed);

@@ -3,6 +3,7 @@
 mod ahead;
 mod chooser;
 mod constraint;
+mod draft_cache;
 mod field;
 #[cfg(feature = "grammar")]
 mod grammar;
@@ -12,6 +13,7 @@ mod lazy;
 mod limits;
 mod lossless;
 mod options;
+mod prefixes;
 mod rules;
 mod session;
 mod together;

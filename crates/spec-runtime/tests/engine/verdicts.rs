@@ -43,6 +43,7 @@ impl Model for Coarse {
     }
 
     spec_testing::sequences_of!(inner);
+    spec_testing::prefixes_of!(inner);
 
     fn gives_verdicts(&self) -> bool {
         self.gives_verdicts

@@ -5,7 +5,7 @@ use std::sync::Mutex;
 
 use spec_core::RuleName;
 use spec_runtime::{
-    Batch, DraftContext, GenerationId, ModelConfig, Pass, Rows, Stream, TokenRole, TokenText, VocabularyMap,
+    Batch, DraftContext, GenerationId, ModelConfig, Pass, Rows, SeqId, Stream, TokenRole, TokenText, VocabularyMap,
 };
 
 use super::*;
@@ -100,6 +100,10 @@ impl Model for Renumbered {
         &self.config
     }
     spec_testing::sequences_of!(inner);
+    fn adopt(&self, seq: SeqId, scope: u64, tokens: &[Token]) -> Result<usize, RuntimeError> {
+        let known = |&token: &Token| self.ids[token as usize].expect("a draft model is fed tokens that it knows");
+        self.inner.adopt(seq, scope, &tokens.iter().map(known).collect::<Vec<_>>())
+    }
     fn submit(&self, stream: &dyn Stream, batch: &Batch) -> Result<Box<dyn Pass>, RuntimeError> {
         let mut batch = batch.clone();
         for row in &mut batch.rows {

@@ -49,18 +49,24 @@ fn report_131_no_delta_splits_a_character() {
 #[test]
 fn report_193_tokens_say_where_they_come_from() {
     let server = Setup::default().start();
-    let body = json!({ "prompt": "one two one two ", "max_tokens": 200, "temperature": 0.3, "seed": 5, "stream": true, "spec_info": true });
-    let chunks = server.post("/v1/completions", &body).chunks();
-    let tokens: Vec<&Value> =
-        chunks.iter().filter_map(|chunk| chunk["choices"][0]["spec_tokens"].as_array()).flatten().collect();
-    let text: String = tokens.iter().filter_map(|token| token["text"].as_str()).collect();
-    assert_eq!(text, concatenated(&chunks, &["text"]));
-    let count = |source: &str| tokens.iter().filter(|token| token["source"] == source).count();
-    let speculation = &chunks[chunks.len() - 1]["speculation"];
-    assert_eq!(json!(count("accepted")), speculation["accepted"]);
-    assert!(count("accepted") > 0 && count("target") + count("corrected") + count("bonus") > 0);
-    let corrected = tokens.iter().find(|token| token["source"] == "corrected").expect("a correction");
-    assert!(!corrected["rejected"].as_array().expect("a list").is_empty());
+    let mut sources = std::collections::BTreeSet::new();
+    for temperature in [0.0, 0.3] {
+        let body = json!({ "prompt": "one two one two ", "max_tokens": 200, "temperature": temperature, "seed": 5, "stream": true,
+            "spec_info": true });
+        let chunks = server.post("/v1/completions", &body).chunks();
+        let tokens: Vec<&Value> =
+            chunks.iter().filter_map(|chunk| chunk["choices"][0]["spec_tokens"].as_array()).flatten().collect();
+        let text: String = tokens.iter().filter_map(|token| token["text"].as_str()).collect();
+        assert_eq!(text, concatenated(&chunks, &["text"]));
+        let accepted = tokens.iter().filter(|token| token["source"] == "accepted").count();
+        assert_eq!(json!(accepted), chunks[chunks.len() - 1]["speculation"]["accepted"]);
+        for token in tokens {
+            let rejected = token["rejected"].as_array().expect("a list");
+            assert_eq!(rejected.is_empty(), token["source"] != "corrected", "{token}");
+            sources.insert(token["source"].as_str().expect("a name").to_owned());
+        }
+    }
+    assert_eq!(sources.into_iter().collect::<Vec<_>>(), ["accepted", "bonus", "corrected", "target"]);
 }
 
 #[test]

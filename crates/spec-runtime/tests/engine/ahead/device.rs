@@ -290,6 +290,21 @@ impl DeviceModel {
     }
 }
 
+impl DeviceModel {
+    fn follow(&self, lane: Option<&usize>, slots: &mut [Slot], moves: &[Move]) {
+        let Some(&lane) = lane.filter(|_| !moves.is_empty()) else {
+            moves.iter().for_each(|&Move { from, to }| slots[to].token = slots[from].token);
+            return;
+        };
+        // Queued like everything else: the host goes on.
+        let queued = self.device.queue(lane, MOVES);
+        for &Move { from, to } in moves {
+            let token = slots[from].read(&queued, &self.device, "a move");
+            slots[to].write(token, &queued, &self.device, "a move");
+        }
+    }
+}
+
 impl Model for DeviceModel {
     fn config(&self) -> &ModelConfig {
         &self.config
@@ -314,22 +329,16 @@ impl Model for DeviceModel {
     }
 
     fn reserve(&self, seq: SeqId, rows: usize) -> Result<(), RuntimeError> {
-        self.cache.lock().kv.reserve(seq, rows)
+        let Cache { kv, slots, lanes, .. } = &mut *self.cache.lock();
+        let moves = kv.reserve(seq, rows)?;
+        self.follow(lanes.get(&seq), slots, &moves);
+        Ok(())
     }
 
     fn settle(&self, seq: SeqId, path: &[u32]) -> Result<(), RuntimeError> {
         let Cache { kv, slots, lanes, .. } = &mut *self.cache.lock();
         let moves = kv.settle(seq, path)?;
-        let Some(&lane) = lanes.get(&seq).filter(|_| !moves.is_empty()) else {
-            moves.iter().for_each(|&Move { from, to }| slots[to].token = slots[from].token);
-            return Ok(());
-        };
-        // Queued like everything else: the host goes on.
-        let queued = self.device.queue(lane, MOVES);
-        for Move { from, to } in moves {
-            let token = slots[from].read(&queued, &self.device, "a move");
-            slots[to].write(token, &queued, &self.device, "a move");
-        }
+        self.follow(lanes.get(&seq), slots, &moves);
         Ok(())
     }
 
