@@ -41,7 +41,7 @@ pub use emission::{Emitted, FinishReason, StopRules, TokenSource};
 pub use engine::{Completion, Engine, Generation, RowShare, Session, Turn};
 pub use error::RuntimeError;
 #[cfg(feature = "grammar")]
-pub use grammar::{Grammar, Grammars};
+pub use grammar::{Form, Grammar, Grammars};
 pub use guard::KvGuard;
 pub use lazy::LazyModel;
 pub use model::{Batch, KvUsage, Model, ModelConfig, Pass, Row, Rows, SeqId, Sequence, Want};

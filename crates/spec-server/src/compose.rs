@@ -6,9 +6,10 @@ use std::sync::Arc;
 use serde_json::Value;
 use spec_core::{Fixed, LengthPolicy, RuleName, SamplingParams, Token};
 use spec_model::Conversation;
-use spec_runtime::{Constraint, Grammars, Request, RequestRule, StopRules};
+use spec_runtime::{Constraint, Form, Grammars, Request, RequestRule, StopRules};
 
 use crate::fields::{Body, shown};
+use crate::tools::{self, ToolStyle, Tools};
 use crate::{ApiError, Language};
 
 /// Answers that one request may ask for, over all its prompts.
@@ -42,6 +43,8 @@ pub(crate) struct Composed {
     pub(crate) include_usage: bool,
     pub(crate) spec_info: bool,
     pub(crate) effective: Effective,
+    /// Functions that may be called.
+    pub(crate) tools: Option<Tools>,
 }
 
 /// What was made of the speculation that a request asks for.
@@ -61,6 +64,8 @@ pub(crate) struct Composer {
     pub(crate) grammars: Result<Grammars, String>,
     /// Bytes of the longest token: a text of more than a context of such cannot fit, and need not be read.
     pub(crate) longest: usize,
+    /// How the chat template shows tools.
+    pub(crate) tool_style: ToolStyle,
 }
 
 impl Composer {
@@ -68,18 +73,22 @@ impl Composer {
         let grammars = Grammars::new(&*language, language.end_ids()).map_err(|error| error.to_string());
         let longest =
             (0..language.vocab() as Token).map(|id| language.label(id).len().max(language.bytes(id).len())).max();
-        Self { language, limits, grammars, longest: longest.unwrap_or(1).max(1) }
+        let render = |conversation: &Conversation<'_>| render(&*language, conversation);
+        let tool_style = ToolStyle::of(&render);
+        Self { language, limits, grammars, longest: longest.unwrap_or(1).max(1), tool_style }
     }
 
     /// The generations of a body of `/v1/completions`.
     pub(crate) fn completion(&self, body: &Body) -> Result<Composed, ApiError> {
         let prompts = self.prompts(body)?;
-        self.compose(body, prompts, "max_tokens", body.whole("logprobs"), None)
+        self.compose(body, prompts, "max_tokens", body.whole("logprobs"), None, None)
     }
 
     /// The generations of a body of `/v1/chat/completions`.
     pub(crate) fn chat(&self, body: &Body) -> Result<Composed, ApiError> {
-        let prompt = self.conversation(body)?;
+        let parallel = body.get("parallel_tool_calls").and_then(Value::as_bool);
+        let tools = Tools::read(body.get("tools"), body.get("tool_choice"), parallel)?;
+        let prompt = self.conversation(body, tools.as_ref())?;
         let top = body.whole("top_logprobs");
         let logprobs = match (body.flag("logprobs"), top) {
             (true, top) => Some(top.unwrap_or(0)),
@@ -95,7 +104,7 @@ impl Composer {
             (Some(_), _) => "max_completion_tokens",
             _ => "max_tokens",
         };
-        self.compose(body, vec![prompt], limit, logprobs, body.get("response_format"))
+        self.compose(body, vec![prompt], limit, logprobs, body.get("response_format"), tools)
     }
 
     fn compose(
@@ -105,6 +114,7 @@ impl Composer {
         limit: &str,
         logprobs: Option<usize>,
         format: Option<&Value>,
+        tools: Option<Tools>,
     ) -> Result<Composed, ApiError> {
         let choices = body.whole("n").unwrap_or(1);
         if prompts.len() * choices > MOST_CHOICES {
@@ -125,6 +135,12 @@ impl Composer {
         let effective = effective(body)?;
         let seed = body.get("seed").and_then(Value::as_i64).map_or_else(fresh_seed, |seed| seed as u64);
         let texts = stops(body)?;
+        let form = tools.as_ref().and_then(|tools| tools.form(&*self.language));
+        let answers_with = format.and_then(|format| format.get("type")).and_then(Value::as_str).unwrap_or("text");
+        if form.is_some() && answers_with != "text" {
+            let message = "response_format: the answer is to be a call of a tool; leave one of them out";
+            return Err(ApiError::field("response_format", message));
+        }
         let mut requests = Vec::with_capacity(prompts.len() * choices);
         for prompt in &prompts {
             let room = self.room(prompt.len(), limit, body.whole(limit))?;
@@ -143,7 +159,10 @@ impl Composer {
                 };
                 request.draft_width = self.limits.draft_width;
                 request.logprobs = logprobs;
-                request.constraint = format.map_or(Ok(None), |format| self.constraint(format))?;
+                request.constraint = match &form {
+                    Some(form) => Some(self.call(form)?),
+                    None => format.map_or(Ok(None), |format| self.constraint(format))?,
+                };
                 requests.push(request);
             }
         }
@@ -154,7 +173,18 @@ impl Composer {
             include_usage: body.flag("stream_options.include_usage"),
             spec_info: body.flag("spec_info"),
             effective,
+            tools,
         })
+    }
+
+    /// What holds an answer to calls of tools.
+    fn call(&self, form: &Form) -> Result<Box<dyn Constraint>, ApiError> {
+        let bad = |reason: String| ApiError::field("tools", format!("tools: {reason}"));
+        let grammars = self.grammars.as_ref().map_err(|reason| bad(reason.clone()))?;
+        match grammars.form(form) {
+            Ok(grammar) => Ok(Box::new(grammar)),
+            Err(error) => Err(bad(error.to_string())),
+        }
     }
 
     /// Tokens that may be generated behind a prompt.
@@ -265,7 +295,7 @@ impl Composer {
         items.iter().map(id).collect()
     }
 
-    fn conversation(&self, body: &Body) -> Result<Vec<Token>, ApiError> {
+    fn conversation(&self, body: &Body, tools: Option<&Tools>) -> Result<Vec<Token>, ApiError> {
         let bad = |message: String| ApiError::field("messages", message);
         let Some(Value::Array(messages)) = body.get("messages") else {
             return Err(bad("messages: a list of objects with role and content is expected".into()));
@@ -273,10 +303,8 @@ impl Composer {
         if messages.is_empty() {
             return Err(bad("messages: there are none".into()));
         }
-        let messages = Value::Array(
-            messages.iter().enumerate().map(|(at, message)| plain_message(at, message)).collect::<Result<_, _>>()?,
-        )
-        .to_string();
+        let messages: Vec<Value> =
+            messages.iter().enumerate().map(|(at, message)| plain_message(at, message)).collect::<Result<_, _>>()?;
         let variables = match body.get("chat_template_kwargs") {
             Some(object @ Value::Object(_)) => Some(object.to_string()),
             Some(_) => {
@@ -284,25 +312,17 @@ impl Composer {
             }
             None => None,
         };
-        let conversation = Conversation {
-            messages: &messages,
-            tools: None,
-            variables: variables.as_deref(),
-            add_generation_prompt: true,
-        };
-        if messages.len() > self.longest.saturating_mul(self.limits.context).saturating_mul(2) {
+        let bytes: usize = messages.iter().map(|message| message.to_string().len()).sum();
+        if bytes > self.longest.saturating_mul(self.limits.context).saturating_mul(2) {
             let message = format!(
                 "messages have {} bytes, more than a context of {} tokens can hold",
-                messages.len(),
-                self.limits.context
+                bytes, self.limits.context
             );
             return Err(bad(message).with_code("context_length_exceeded"));
         }
-        match self.language.render(&conversation) {
-            None => Err(bad("messages: this model has no chat template; /v1/completions continues texts".into())),
-            Some(Err(problem)) => Err(bad(format!("messages: {problem}"))),
-            Some(Ok(text)) => self.encode("messages", &text, true),
-        }
+        let render = |conversation: &Conversation<'_>| render(&*self.language, conversation);
+        let text = tools::prompt(&render, self.tool_style, &messages, tools, variables.as_deref())?;
+        self.encode("messages", &text, true)
     }
 
     fn constraint(&self, format: &Value) -> Result<Option<Box<dyn Constraint>>, ApiError> {
@@ -345,6 +365,12 @@ impl Composer {
     }
 }
 
+/// The text of a conversation, or why there is none.
+fn render(language: &dyn Language, conversation: &Conversation<'_>) -> Result<String, String> {
+    let without = || Err("this model has no chat template; /v1/completions continues texts".into());
+    language.render(conversation).unwrap_or_else(without)
+}
+
 /// A message whose content is a text: parts are joined, and parts that are no text are refused.
 fn plain_message(at: usize, message: &Value) -> Result<Value, ApiError> {
     let path = |name: &str| format!("messages[{at}].{name}");
@@ -352,13 +378,24 @@ fn plain_message(at: usize, message: &Value) -> Result<Value, ApiError> {
     let Value::Object(fields) = message else {
         return Err(ApiError::field(format!("messages[{at}]"), format!("messages[{at}]: an object is expected")));
     };
-    if let Some(name) = fields.keys().find(|name| !["role", "content", "name", "refusal"].contains(&name.as_str())) {
+    if let Some(name) = fields
+        .keys()
+        .find(|name| !["role", "content", "name", "refusal", "tool_calls", "tool_call_id"].contains(&name.as_str()))
+    {
         let name: String = name.chars().take(80).collect();
         return Err(bad(&name, "this field is not supported").with_code("unsupported_field"));
     }
     let role = fields.get("role").and_then(Value::as_str).ok_or_else(|| bad("role", "a text is expected"))?;
     if fields.get("refusal").is_some_and(|refusal| !refusal.is_null()) {
         return Err(bad("refusal", "this field is not supported").with_code("unsupported_field"));
+    }
+    let calls = fields.get("tool_calls").filter(|calls| !calls.is_null());
+    if calls.is_some() && role != "assistant" {
+        return Err(bad("tool_calls", "the assistant alone calls tools"));
+    }
+    let answered = fields.get("tool_call_id").filter(|id| !id.is_null());
+    if answered.is_some_and(|id| !id.is_string()) || answered.is_some() != (role == "tool") {
+        return Err(bad("tool_call_id", "a message of role tool, and no other, has one, and it is a text"));
     }
     let content = match fields.get("content") {
         Some(Value::String(text)) => text.clone(),
@@ -372,6 +409,7 @@ fn plain_message(at: usize, message: &Value) -> Result<Value, ApiError> {
             };
             parts.iter().map(text).collect::<Result<Vec<_>, _>>()?.concat()
         }
+        None | Some(Value::Null) if calls.is_some() => String::new(),
         _ => return Err(bad("content", "a text is expected")),
     };
     // What the developer says is what systems are told, under an older name that templates know.
@@ -379,6 +417,11 @@ fn plain_message(at: usize, message: &Value) -> Result<Value, ApiError> {
     let mut plain = serde_json::json!({ "role": role, "content": content });
     if let Some(name) = fields.get("name").filter(|name| !name.is_null()) {
         plain["name"] = name.clone();
+    }
+    for (name, value) in [("tool_calls", calls), ("tool_call_id", answered)] {
+        if let Some(value) = value {
+            plain[name] = value.clone();
+        }
     }
     Ok(plain)
 }

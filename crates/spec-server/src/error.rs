@@ -38,6 +38,14 @@ pub enum ServerError {
         /// Its reason.
         source: std::io::Error,
     },
+    /// A batch's file cannot be used.
+    #[error("{file}: {reason}")]
+    Batch {
+        /// The file.
+        file: String,
+        /// What is wrong with it, with the line where there is one.
+        reason: String,
+    },
     /// The model cannot be served.
     #[error(transparent)]
     Runtime(#[from] RuntimeError),
@@ -112,7 +120,8 @@ impl axum::response::IntoResponse for ApiError {
 fn api_field(field: &str) -> &str {
     match field {
         "rule" => "speculation.rule",
-        "json_schema" | "grammar" => "response_format",
+        "json_schema" => "response_format",
+        "grammar" => "tools",
         "drafter" | "draft_with" => "speculation.drafter",
         "draft_len" => "speculation.draft_len",
         other => other,

@@ -6,22 +6,29 @@
 #![forbid(unsafe_code)]
 
 mod answers;
+pub mod batch;
 mod compose;
+#[cfg(test)]
+mod dashboard;
 mod error;
 mod fields;
 mod keys;
 mod language;
+mod local;
 mod metrics;
 pub mod openapi;
+pub mod page;
 mod protocol;
 mod routes;
 mod server;
 mod service;
+pub mod tools;
 mod write;
 
 pub use compose::RequestLimits;
 pub use error::{ApiError, ServerError};
 pub use keys::Keys;
 pub use language::Language;
+pub use local::Local;
 pub use server::{Listening, Server, ServerOptions};
 pub use service::{Job, JobEvent, Refused, Service, ServiceOptions, Status};

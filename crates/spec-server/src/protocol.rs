@@ -133,11 +133,29 @@ pub(crate) const CHAT: &[Field] = &[
         "text, a JSON object, or what a JSON schema describes",
     ),
     Field::new("chat_template_kwargs", Kind::Own(r#"{ "type": "object" }"#), "variables of the chat template"),
-    Field::new("tools", Kind::Only(&["[]"]), "tools are not called"),
-    Field::new("tool_choice", Kind::Only(&["\"none\"", "\"auto\""]), "tools are not called"),
+    Field::new(
+        "tools",
+        Kind::Own(
+            r#"{ "type": "array", "maxItems": 128, "items": { "type": "object", "required": ["type", "function"], "properties": {
+                "type": { "enum": ["function"] },
+                "function": { "type": "object", "required": ["name"], "properties": {
+                    "name": { "type": "string", "pattern": "^[a-zA-Z0-9_-]{1,64}$" }, "description": { "type": "string" },
+                    "parameters": { "type": "object" }, "strict": { "type": "boolean" } } } } } }"#,
+        ),
+        "functions that the model may call",
+    ),
+    Field::new(
+        "tool_choice",
+        Kind::Own(
+            r#"{ "oneOf": [{ "enum": ["none", "auto", "required"] }, { "type": "object", "required": ["type", "function"], "properties": {
+                "type": { "enum": ["function"] },
+                "function": { "type": "object", "required": ["name"], "properties": { "name": { "type": "string" } } } } }] }"#,
+        ),
+        "whether functions are called; required, and a function, are enforced",
+    ),
     Field::new("functions", Kind::Only(&["[]"]), "functions are not called"),
     Field::new("function_call", Kind::Only(&["\"none\"", "\"auto\""]), "functions are not called"),
-    Field::new("parallel_tool_calls", Kind::Boolean, "without effect where no tool is called"),
+    Field::new("parallel_tool_calls", Kind::Boolean, "false: one call at most where calls are enforced"),
     Field::new("modalities", Kind::Only(&["[\"text\"]"]), "answers are text"),
     Field::new("store", Kind::Only(&["false"]), "nothing is stored"),
     Field::new("safety_identifier", Kind::Mark, "without effect"),

@@ -25,7 +25,7 @@ use crate::fields::{Body as Fields, Field};
 use crate::metrics::Metrics;
 use crate::protocol::{CHAT, COMPLETION, DETOKENIZE, GENERATION, TOKENIZE};
 use crate::write::{Api, Part, Totals, Writer};
-use crate::{ApiError, ServerOptions, Service, openapi};
+use crate::{ApiError, ServerOptions, Service, openapi, page};
 
 /// Chunks that wait for the connection to take them; more wait as tokens.
 const CHUNKS_AHEAD: usize = 16;
@@ -64,6 +64,7 @@ pub(crate) fn router(app: Arc<App>) -> Router {
             ApiError::new(StatusCode::METHOD_NOT_ALLOWED, "method_not_allowed", "this path takes another method")
         })
         .layer(from_fn_with_state(Arc::clone(&app), guard))
+        .merge(page::router())
         .with_state(app)
 }
 
@@ -180,14 +181,17 @@ async fn generate(State(app): Shared, request: Request, api: Api) -> Answer {
         Api::Completion => composing.composer.completion(&fields),
         Api::Chat => composing.composer.chat(&fields),
     });
-    let Composed { requests, prompt_tokens, stream, include_usage, spec_info, effective } = composed.await?;
+    let Composed { requests, prompt_tokens, stream, include_usage, spec_info, effective, tools } = composed.await?;
     tracing::debug!(tenant, prompt_tokens, choices = requests.len(), "a request begins");
     let choices = requests.len();
     let answers = Answers::begin(&app.service, &app.metrics, requests).await?;
+    let id = fresh_id(api);
+    let parser = |choice: usize| tools.as_ref().and_then(|tools| tools.parser(&format!("{id}_{choice}")));
+    let parts: Vec<(Part, String)> = (0..choices).map(|choice| (Part::of(parser(choice)), String::new())).collect();
     let writer = Writer {
         api,
         language: Arc::clone(&app.composer.language),
-        id: fresh_id(api),
+        id,
         created: seconds_now(),
         model: app.options.served_model_name.clone(),
         prompt_tokens,
@@ -195,7 +199,6 @@ async fn generate(State(app): Shared, request: Request, api: Api) -> Answer {
         effective,
         totals: Totals::default(),
     };
-    let parts: Vec<(Part, String)> = (0..choices).map(|_| <(Part, String)>::default()).collect();
     match stream {
         true => Ok(streamed(&app, answers, writer, parts, include_usage)),
         false => whole(answers, writer, parts).await,
@@ -208,7 +211,7 @@ async fn whole(mut answers: Answers, mut writer: Writer, mut parts: Vec<(Part, S
         match event {
             Event::Piece(piece) => parts[choice].0.add(piece, &writer),
             Event::Done(completion, queued) => {
-                parts[choice].1 = completion.finish.name().to_owned();
+                parts[choice].1 = parts[choice].0.end(completion.finish.name()).to_owned();
                 writer.totals.add(&completion, queued);
             }
             Event::Failed(error) => return Err(error),
@@ -252,7 +255,9 @@ fn streamed(
                 Event::Done(completion, queued) => {
                     left -= 1;
                     writer.totals.add(&completion, queued);
-                    writer.last_chunk(choice, &mut parts[choice].0, completion.finish.name(), left == 0)
+                    let part = &mut parts[choice].0;
+                    let finish = part.end(completion.finish.name());
+                    writer.last_chunk(choice, part, finish, left == 0)
                 }
                 Event::Failed(error) => {
                     send(error.body().to_string()).await;

@@ -10,6 +10,7 @@ use spec_runtime::{Completion, PositionStats, SpeculationStats, Timings, TokenSo
 use crate::Language;
 use crate::answers::Piece;
 use crate::compose::Effective;
+use crate::tools::{Collected, Delta, ToolParser};
 
 /// How was asked.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -41,9 +42,36 @@ pub(crate) struct Part {
     /// Characters of the text before this part.
     offset: usize,
     begun: bool,
+    /// Reads calls of tools in the text, where there may be such.
+    parser: Option<ToolParser>,
+    /// What it has read, in the place of the text.
+    read: Collected,
 }
 
 impl Part {
+    /// The beginning of a choice.
+    pub(crate) fn of(parser: Option<ToolParser>) -> Self {
+        Self { parser, ..Self::default() }
+    }
+
+    /// Takes the end in; why the choice ended, calls counted.
+    pub(crate) fn end(&mut self, finish: &'static str) -> &'static str {
+        let Some(parser) = &mut self.parser else { return finish };
+        let deltas = parser.finish();
+        let called = parser.calls() > 0 && finish == "stop";
+        self.take(deltas);
+        if called { "tool_calls" } else { finish }
+    }
+
+    fn take(&mut self, deltas: Vec<Delta>) {
+        for delta in deltas {
+            match delta {
+                Delta::Content(text) => self.text.push_str(&text),
+                call => self.read.take(call),
+            }
+        }
+    }
+
     /// Takes a token in.
     pub(crate) fn add(&mut self, piece: Piece, writer: &Writer) {
         let offset = self.offset + self.text.chars().count();
@@ -58,13 +86,19 @@ impl Part {
             self.spec_tokens
                 .push(json!({ "id": piece.token, "text": piece.text, "source": source, "rejected": rejected }));
         }
-        self.text.push_str(&piece.text);
+        match &mut self.parser {
+            None => self.text.push_str(&piece.text),
+            Some(parser) => {
+                let deltas = parser.push(&piece.text);
+                self.take(deltas);
+            }
+        }
         self.logprobs.extend(piece.logprob.map(|logprob| (logprob, offset)));
     }
 
     /// Whether there is something to write.
     pub(crate) fn is_empty(&self) -> bool {
-        self.text.is_empty() && self.logprobs.is_empty() && self.spec_tokens.is_empty()
+        self.text.is_empty() && self.read.is_empty() && self.logprobs.is_empty() && self.spec_tokens.is_empty()
     }
 }
 
@@ -139,14 +173,21 @@ impl Writer {
     fn choice(&self, streaming: bool, index: usize, part: &mut Part, finish: Option<&str>) -> Value {
         let offset = part.offset + part.text.chars().count();
         let begun = std::mem::replace(&mut part.begun, true);
-        let Part { text, logprobs, spec_tokens, .. } =
-            std::mem::replace(part, Part { offset, begun: true, ..Part::default() });
+        let parser = part.parser.take();
+        let Part { text, logprobs, spec_tokens, read, .. } =
+            std::mem::replace(part, Part { offset, begun: true, parser, ..Part::default() });
         let mut choice = Map::new();
         choice.insert("index".into(), index.into());
         match (self.api, streaming) {
             (Api::Completion, _) => _ = choice.insert("text".into(), text.into()),
             (Api::Chat, false) => {
-                let message = json!({ "role": "assistant", "content": text, "refusal": null });
+                let mut message = json!({ "role": "assistant", "content": text, "refusal": null });
+                if !read.is_empty() {
+                    if text.is_empty() {
+                        message["content"] = Value::Null;
+                    }
+                    message["tool_calls"] = read.whole();
+                }
                 choice.insert("message".into(), message);
             }
             (Api::Chat, true) => {
@@ -154,7 +195,10 @@ impl Writer {
                 if !begun {
                     delta.insert("role".into(), "assistant".into());
                 }
-                if finish.is_none() || !text.is_empty() {
+                if !read.is_empty() {
+                    delta.insert("tool_calls".into(), read.part());
+                }
+                if (finish.is_none() && read.is_empty()) || !text.is_empty() {
                     delta.insert("content".into(), text.into());
                 }
                 choice.insert("delta".into(), delta.into());
