@@ -29,6 +29,7 @@ mod stats;
 mod stream;
 mod text;
 mod vocabulary;
+mod watch;
 
 pub use clock::Clock;
 pub use constraint::{Constraint, TokenSet};
@@ -51,3 +52,4 @@ pub use stats::{AheadStats, PositionStats, SpeculationStats, Timings};
 pub use stream::{Event, HostStream, Stream, wait_on_host};
 pub use text::{TokenRole, TokenText};
 pub use vocabulary::VocabularyMap;
+pub use watch::{MemoryUse, MemoryWatch};
