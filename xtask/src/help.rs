@@ -156,6 +156,16 @@ the committed files are stale, and tests the generator. libclang is installed by
 ",
     },
     Topic {
+        name: "headers",
+        summary: "regenerate spec.h, the C header of spec-capi, or check that it is fresh",
+        details: "\
+cargo xtask headers [--check]
+
+Runs cbindgen over the sources of crates/spec-capi and writes crates/spec-capi/include/spec.h. `--check` writes nothing, and
+fails when the committed file is stale.
+",
+    },
+    Topic {
         name: "abi-check",
         summary: "compare every declaration of acl-sys with the vendor's headers",
         details: "\

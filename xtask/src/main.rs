@@ -53,7 +53,7 @@ fn run(mut arguments: Arguments) -> anyhow::Result<ExitCode> {
         Some(command) => {
             let pair = matches!(command, "test" | "fetch") && arguments.take_switch("--pair");
             let gemma = matches!(command, "test" | "fetch") && arguments.take_switch("--gemma");
-            let check = command == "bindings" && arguments.take_switch("--check");
+            let check = matches!(command, "bindings" | "headers") && arguments.take_switch("--check");
             let headers = if command == "abi-check" { arguments.take_value("--headers")? } else { None };
             arguments.finish()?;
             match command {
@@ -70,6 +70,7 @@ fn run(mut arguments: Arguments) -> anyhow::Result<ExitCode> {
                 "deny" => stages::deny()?,
                 "no-std" => stages::no_std()?,
                 "bindings" => stages::bindings(check)?,
+                "headers" => stages::headers(check)?,
                 "abi-check" => stages::abi_check(headers.as_deref())?,
                 "proof" => stages::proof()?,
                 "ci" => stages::ci()?,

@@ -35,6 +35,15 @@ pub(crate) fn bindings(check: bool) -> Result<()> {
     process::run(&mut cargo(["test", "--quiet", "-p", "acl-bindings", "--", "--ignored"]))
 }
 
+/// Regenerates the committed C header of spec-capi; with `check`, fails when it is stale.
+pub(crate) fn headers(check: bool) -> Result<()> {
+    let mut generate = cargo(["run", "--quiet", "-p", "capi-header", "--"]);
+    if check {
+        generate.arg("--check");
+    }
+    process::run(&mut generate)
+}
+
 /// Compares what acl-sys declares with the vendor's headers: a folder of them, else those of a pinned torch-npu.
 pub(crate) fn abi_check(headers: Option<&str>) -> Result<()> {
     ensure_libclang()?;

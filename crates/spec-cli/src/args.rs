@@ -226,6 +226,10 @@ pub(crate) struct ModelArgs {
     #[arg(long, value_name = "N", value_parser = draft_width, help_heading = "Speculation")]
     pub(crate) draft_width: Option<usize>,
 
+    /// Memory for drafts of the draft model, which are used again where the same text comes again; 0 keeps none
+    #[arg(long, value_name = "SIZE", default_value = "1MiB", value_parser = draft_cache, help_heading = "Speculation")]
+    pub(crate) draft_cache: Size,
+
     /// Where models run: cpu, ascend, ascend:N or ascend-sim
     #[arg(long, value_name = "NAME", default_value_t = DeviceName::Cpu, help_heading = "Device")]
     pub(crate) device: DeviceName,
@@ -253,6 +257,10 @@ impl ModelArgs {
             )),
         }
     }
+}
+
+fn draft_cache(text: &str) -> Result<Size, String> {
+    if text == "0" { Ok(Size(0)) } else { text.parse() }
 }
 
 fn length_policies() -> String {

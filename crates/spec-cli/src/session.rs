@@ -12,14 +12,18 @@ use spec_core::Token;
 use spec_cpu::{CpuModel, Isa, KvType, LoadOptions, Pool};
 use spec_model::{Checkpoint, Error, Quantizer, TokenKind, Tokenizer};
 use spec_runtime::{
-    Chooser, Drafter, Engine, LazyModel, Model, ModelConfig, ModelDrafter, NgramDrafter, RuntimeError, SuffixDrafter,
-    TokenRole, TokenText, VocabularyMap,
+    CachedDrafter, Chooser, DraftCache, Drafter, Engine, LazyModel, Model, ModelConfig, ModelDrafter, NgramDrafter,
+    RuntimeError, SuffixDrafter, TokenRole, TokenText, VocabularyMap,
 };
 
 use crate::args::{DraftKind, KvKind, ModelArgs, QuantKind, StorageArgs};
 use crate::ascend::Ascend;
 use crate::device::{CUDA_IS_NOT_BUILT, DeviceName};
 use crate::{memory, pull, usage};
+
+/// Whoever types at this program: what is kept of one text may be of use to the next. Measurements have no tenant, so that nothing of an
+/// earlier run is used in a later one.
+pub(crate) const TENANT: Option<u64> = Some(0);
 
 /// A tokenizer, or its tokens alone, as the engine sees it.
 pub(crate) struct Vocabulary<T = Tokenizer>(pub(crate) T);
@@ -339,11 +343,15 @@ impl Session {
             if let Some(stream) = stream {
                 drafter = drafter.on_stream(Box::new(stream));
             }
-            drafters.push(Box::new(match map {
+            let drafter = Box::new(match map {
                 Some(map) => drafter.with_vocabulary(map).with_shortlist(),
                 // A copy of the target is there to be compared with it, token for token.
                 None => drafter,
-            }));
+            });
+            drafters.push(match args.draft_cache.0 {
+                0 => drafter,
+                bytes => Box::new(CachedDrafter::new(drafter, Arc::new(DraftCache::new("drafts", bytes)))),
+            });
         }
         let drafter = (!drafters.is_empty()).then(|| Box::new(Chooser::new(drafters)) as Box<dyn Drafter>);
         let vocabulary = Arc::clone(&opened.vocabulary);

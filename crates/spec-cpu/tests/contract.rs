@@ -136,6 +136,13 @@ fn a_tree_row_equals_its_path_decoded_as_a_chain_and_so_does_what_follows_its_co
 }
 
 #[test]
+fn rows_behind_a_prefix_that_was_found_are_those_of_a_cold_run() {
+    for spec in SPECS {
+        everywhere(spec, |model, name| spec_testing::conformance::check_prefixes(model, name));
+    }
+}
+
+#[test]
 fn rows_of_a_reservation_may_come_in_several_passes() {
     everywhere(TinySpec::llama(), |model, name| {
         let text = text(21);

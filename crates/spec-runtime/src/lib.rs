@@ -12,6 +12,7 @@
 
 mod clock;
 mod constraint;
+mod draft_cache;
 mod drafter;
 mod emission;
 mod engine;
@@ -31,9 +32,10 @@ mod vocabulary;
 
 pub use clock::Clock;
 pub use constraint::{Constraint, TokenSet};
+pub use draft_cache::{CachedDraft, DraftCache, DraftCacheStats, DraftKey};
 pub use drafter::{
-    Chooser, Class, DraftContext, Drafter, GenerationId, Member, ModelDrafter, NgramDrafter, Odds, ScriptedDrafter,
-    SuffixDrafter, Work, Worth,
+    CachedDrafter, Chooser, Class, DraftContext, Drafter, GenerationId, Member, ModelDrafter, NgramDrafter, Odds,
+    ScriptedDrafter, SuffixDrafter, Work, Worth,
 };
 pub use emission::{Emitted, FinishReason, StopRules, TokenSource};
 pub use engine::{Completion, Engine, Generation, RowShare, Session, Turn};

@@ -24,10 +24,14 @@ const LAYERS: &[(&str, &[&str])] = &[
         "spec-cli",
         &["acl-sys", "atb-rs", "spec-ascend", "spec-core", "spec-cpu", "spec-model", "spec-runtime", "spec-server"],
     ),
+    // The engine on every device, for programs that are not Rust.
+    ("spec-capi", &["acl-sys", "atb-rs", "spec-ascend", "spec-core", "spec-cpu", "spec-model", "spec-runtime"]),
     // Nothing but tests depends on it, so that it may know all it builds examples of.
     ("spec-testing", &["spec-core", "spec-model", "spec-runtime"]),
     // Unpublished: writes what acl-sys commits.
     ("acl-bindings", &[]),
+    // Unpublished: writes the header that spec-capi commits, from its text.
+    ("capi-header", &[]),
     // Unpublished: measures programs from outside, the binary `spec` among them.
     ("spec-bench", &[]),
     // Unpublished: builds ATB and the shim, and tries them.

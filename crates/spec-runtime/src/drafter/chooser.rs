@@ -6,7 +6,7 @@ use spec_core::{Ask, Average, DraftCost, DraftTree, Gate, NodeId, Origin, Prices
 
 use super::{Class, DraftContext, Drafter, GenerationId, Member, Odds, Work, Worth};
 use crate::clock::MachineClock;
-use crate::{Clock, Event, KvUsage, RuntimeError, Stream};
+use crate::{Clock, DraftCacheStats, Event, KvUsage, RuntimeError, Stream};
 
 /// Several drafters in one: it puts what they propose into one tree, keeps the nodes that pay, and learns for each generation
 /// which drafters do.
@@ -59,7 +59,10 @@ struct Round {
 #[derive(Clone, Copy, PartialEq, Debug, Default)]
 struct Asked {
     trial: bool,
+    /// Passes of its model.
     seconds: f64,
+    /// What its nodes add to the target's pass; counted of drafters that take seconds only.
+    rows: f64,
     proposed: bool,
 }
 
@@ -170,7 +173,7 @@ impl Chooser {
         // Catching up on a long text happens once, and says nothing of the next draft.
         let passes = work.passes as f64 + work.caught_up.min(2 * CAUGHT_UP) as f64 * Prices::CATCH_UP;
         let seconds = arm.pass.get().map_or(0.0, |pass| pass * passes);
-        round.asked[index] = Asked { trial, seconds, proposed: !tree.is_empty() };
+        round.asked[index] = Asked { trial, seconds, rows: 0.0, proposed: !tree.is_empty() };
         round.add(&tree, index, trial, |node| {
             let class = drafter.class(context.generation, node);
             (class, arm.odds.expect(class))
@@ -196,6 +199,7 @@ impl Chooser {
         }
         let kept = round.best(prices, context.budget);
         round.keep(&kept);
+        round.charge_rows(prices);
         for (index, arm) in state.arms.iter_mut().enumerate() {
             let used = round.nodes.iter().any(|node| node.by.iter().any(|&(by, _)| by == index));
             if round.asked[index].proposed && !used {
@@ -224,6 +228,7 @@ impl Chooser {
                 round.nodes.truncate(kept);
             }
             if !tree.is_empty() {
+                round.charge_rows(prices);
                 state.round = Some(round);
                 return Ok(tree);
             }
@@ -379,6 +384,15 @@ impl Round {
             .collect();
     }
 
+    /// Charges each drafter that takes time for the rows that nobody else proposed.
+    fn charge_rows(&mut self, prices: &Prices) {
+        let rows = self.nodes.len();
+        for (index, asked) in self.asked.iter_mut().enumerate().filter(|(_, asked)| asked.seconds > 0.0) {
+            let own = self.nodes.iter().filter(|node| node.by.iter().all(|&(by, _)| by == index)).count();
+            asked.rows = prices.pass(1 + rows) - prices.pass(1 + rows - own);
+        }
+    }
+
     fn tree(&self) -> Result<DraftTree, spec_core::TreeError> {
         let mut tree = DraftTree::new();
         let mut ids: Vec<NodeId> = Vec::with_capacity(self.nodes.len());
@@ -422,7 +436,7 @@ impl Round {
             } else if asked.proposed {
                 arm.asked = arm.asked * MEMORY + 1.0;
                 arm.gained = arm.gained * MEMORY + accepted as f64;
-                arm.seconds = arm.seconds * MEMORY + asked.seconds;
+                arm.seconds = arm.seconds * MEMORY + asked.seconds + asked.rows;
             }
         }
     }
@@ -572,6 +586,10 @@ impl Drafter for Chooser {
 
     fn kv_usage(&self) -> Option<KvUsage> {
         self.drafters.iter().find_map(|drafter| drafter.kv_usage())
+    }
+
+    fn draft_cache(&self) -> Option<DraftCacheStats> {
+        self.drafters.iter().find_map(|drafter| drafter.draft_cache())
     }
 
     fn suspend(&mut self, generation: GenerationId) {

@@ -14,6 +14,7 @@
 
 mod generation;
 pub mod passes;
+mod prefixes;
 mod rows;
 
 use std::sync::Arc;
@@ -24,6 +25,7 @@ use spec_runtime::{Model, Sequence};
 use crate::tiny::{self, TinySpec};
 
 pub use generation::*;
+pub use prefixes::*;
 pub use rows::*;
 
 /// A device under test.
@@ -72,6 +74,7 @@ macro_rules! conformance {
             blocks_used_before_do_not_show_through
             what_does_not_fit_is_refused_and_changes_nothing
             a_pass_that_nobody_waits_for_does_no_harm
+            rows_behind_a_prefix_that_was_found_are_those_of_a_cold_run
             drafting_changes_no_token
             an_own_copy_is_accepted_whole_under_every_lossless_rule
             another_model_is_mostly_refused
