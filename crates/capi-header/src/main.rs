@@ -43,6 +43,8 @@ fn generate(package: &Path) -> Result<String> {
         cpp_compat: true,
         include_guard: Some("SPEC_H".to_owned()),
         header: Some(ABOVE.to_owned()),
+        no_includes: true,
+        sys_includes: ["stdbool.h", "stddef.h", "stdint.h"].map(str::to_owned).to_vec(),
         style: Style::Both,
         documentation_style: DocumentationStyle::C99,
         usize_is_size_t: true,

@@ -12,11 +12,9 @@
 #ifndef SPEC_H
 #define SPEC_H
 
-#include <stdarg.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
-#include <stdlib.h>
 
 // Version of the structures and functions of this header. A library of another one refuses its structures.
 #define SPEC_ABI_VERSION 1

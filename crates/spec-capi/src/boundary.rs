@@ -145,3 +145,19 @@ pub(crate) unsafe fn tell(callback: spec_token_callback, user_data: *mut c_void,
     // SAFETY: the caller's promise; the token lives during the call.
     unsafe { callback(user_data, &token) }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_panic_is_a_status_with_its_words() {
+        assert_eq!(call(|| panic!("words of {}", "its own")), spec_status::Internal);
+        // SAFETY: the library's texts end with a NUL.
+        let text = unsafe { CStr::from_ptr(last_error()) }.to_string_lossy().into_owned();
+        assert!(text.contains("words of its own") && text.contains("report it"), "{text}");
+        assert_eq!(call(|| Ok(())), spec_status::Ok);
+        // SAFETY: as above.
+        assert!(unsafe { CStr::from_ptr(last_error()) }.is_empty());
+    }
+}

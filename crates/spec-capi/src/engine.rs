@@ -302,9 +302,10 @@ impl Loaded {
         *self.cancelling() = None;
         let completion = outcome?;
         let finish = match completion.finish {
+            FinishReason::Stop => spec_finish::Stop,
             FinishReason::Length => spec_finish::Length,
-            FinishReason::Cancelled => spec_finish::Cancelled,
-            _ => spec_finish::Stop,
+            // From outside, whoever it was.
+            _ => spec_finish::Cancelled,
         };
         Ok(spec_result {
             finish,

@@ -1,4 +1,4 @@
-//! `--mem-limit`: what a run will take, told before anything is loaded, and what would fit.
+//! How many texts there is room for. `--mem-limit`: what a run will take, told before anything is loaded, and what would fit.
 
 use std::fmt;
 use std::str::FromStr;
@@ -10,6 +10,24 @@ use spec_model::Checkpoint;
 
 use crate::args::ModelArgs;
 use crate::session::{CpuDevice, kv_type};
+
+/// Texts that a run has room for.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Room {
+    /// Positions of each.
+    pub(crate) context: usize,
+    /// Texts at a time.
+    pub(crate) parallel: usize,
+    /// Tokens that a cache holds of all of them; as many as their contexts when not given.
+    pub(crate) kv_tokens: Option<usize>,
+}
+
+/// Of one text.
+impl From<usize> for Room {
+    fn from(context: usize) -> Self {
+        Self { context, parallel: 1, kv_tokens: None }
+    }
+}
 
 /// Bytes, as people write them.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
@@ -67,8 +85,9 @@ pub(crate) fn check(
     device: &CpuDevice,
     target: &Checkpoint,
     draft: Option<&Checkpoint>,
-    context: usize,
+    room: Room,
 ) -> Result<()> {
+    let context = room.context;
     let Some(limit) = args.mem_limit else { return Ok(()) };
     // The vocabulary is there by now, which is most of what the program takes for itself.
     let program = status("VmRSS:").map_or(0, |size| size.0);
@@ -76,30 +95,39 @@ pub(crate) fn check(
         let plan = |checkpoint: &Checkpoint| -> Result<MemoryPlan> {
             let own = checkpoint.config().context_length;
             let mut options = device.options(args.storage, choice.context.min(own))?;
-            options.kv = choice.kv;
+            (options.kv, options.parallel, options.kv_tokens) = (choice.kv, choice.parallel, room.kv_tokens);
             Ok(MemoryPlan::of(checkpoint, &options)?)
         };
         Ok(Run { program, target: plan(target)?, draft: draft.filter(|_| choice.draft).map(plan).transpose()? })
     };
-    let choice = Choice { context, kv: kv_type(args.storage.kv), draft: draft.is_some() };
+    let kv = kv_type(args.storage.kv);
+    let choice = Choice { context, parallel: room.parallel, kv, draft: draft.is_some() };
     let asked = run(choice)?;
     if asked.peak() <= limit.0 {
         return Ok(());
     }
-    eprint!("{}", asked.table(context, args));
+    eprint!("{}", asked.table(choice, args));
     for way in ways(limit, choice, &run)? {
         eprintln!("  {way}");
     }
-    bail!("{} takes {} at a context of {context}, and --mem-limit allows {limit}", target.name(), Size(asked.peak()))
+    bail!("{} takes {} at {choice}, and --mem-limit allows {limit}", target.name(), Size(asked.peak()))
 }
 
 /// What decides how much is taken.
 #[derive(Clone, Copy, Debug)]
 struct Choice {
     context: usize,
+    parallel: usize,
     kv: KvType,
     /// Whether a draft model is loaded.
     draft: bool,
+}
+
+impl fmt::Display for Choice {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "a context of {}", self.context)?;
+        if self.parallel > 1 { write!(f, " for {} texts at a time", self.parallel) } else { Ok(()) }
+    }
 }
 
 /// Positions that a model is worth having with.
@@ -124,7 +152,17 @@ fn ways(limit: Size, asked: Choice, run: &dyn Fn(Choice) -> Result<Run>) -> Resu
             if run(at(middle))?.peak() <= limit.0 { fits = middle } else { too_long = middle }
         }
         let per_token = shortest.target.kv_per_token + shortest.draft.map_or(0, |draft| draft.kv_per_token);
+        let per_token = per_token * asked.parallel;
         ways.push(format!("--context {fits}: a position takes {}", Size(per_token)));
+    }
+    if asked.parallel > 1 {
+        let few = |parallel| Choice { parallel, ..asked };
+        let (mut fits, mut too_many) = (1, asked.parallel);
+        while too_many - fits > 1 {
+            let middle = fits + (too_many - fits) / 2;
+            if run(few(middle))?.peak() <= limit.0 { fits = middle } else { too_many = middle }
+        }
+        ways.push(format!("--parallel {fits}: {}", together(few(fits))?));
     }
     if asked.draft {
         let choice = Choice { draft: false, ..asked };
@@ -161,7 +199,7 @@ impl Run {
         counted + counted / MARGIN
     }
 
-    fn table(&self, context: usize, args: &ModelArgs) -> String {
+    fn table(&self, choice: Choice, args: &ModelArgs) -> String {
         let draft = self.draft.unwrap_or_default();
         let rows = [
             ("this program and the vocabulary", self.program),
@@ -171,7 +209,7 @@ impl Run {
             ("scratch", self.target.scratch + draft.scratch),
         ];
         let kv = args.storage.kv.to_possible_value().map_or(String::new(), |kv| format!(" and --kv {}", kv.get_name()));
-        let mut table = format!("Memory that is needed, at a context of {context}{kv}:\n");
+        let mut table = format!("Memory that is needed, at {choice}{kv}:\n");
         for (name, bytes) in rows.into_iter().filter(|row| row.1 > 0) {
             table += &format!("  {name:<32} {:>10}\n", Size(bytes).to_string());
         }
@@ -224,9 +262,9 @@ mod tests {
         let run = |choice: Choice| {
             let bytes = |positions: usize| if choice.kv == KvType::Q8 { positions / 2 } else { positions };
             let draft = choice.draft.then(|| plan(50, 70, bytes(choice.context.min(10))));
-            Ok(Run { target: plan(100, 150, bytes(choice.context)), draft, ..alone })
+            Ok(Run { target: plan(100, 150, choice.parallel * bytes(choice.context)), draft, ..alone })
         };
-        let asked = Choice { context: 400, kv: KvType::F16, draft: true };
+        let asked = Choice { context: 400, parallel: 1, kv: KvType::F16, draft: true };
         let advice = |limit| ways(Size(limit), asked, &run).expect("plans");
         let ways = advice(430);
         assert!(ways[0].starts_with("--context 230:"), "{ways:?}");
@@ -234,5 +272,10 @@ mod tests {
         assert!(ways[2].starts_with("--kv q8") && ways[2].ends_with("which fits"), "{ways:?}");
         assert!(advice(200)[0].contains("does not do"));
         assert!(ways.len() >= 3);
+        // Four at a time take three caches more, of which there is room for two.
+        let several = Choice { parallel: 4, ..asked };
+        let ways = super::ways(Size(1500), several, &run).expect("plans");
+        assert!(ways[1].starts_with("--parallel 3:") && ways[1].ends_with("which fits"), "{ways:?}");
+        assert_eq!(several.to_string(), "a context of 400 for 4 texts at a time");
     }
 }

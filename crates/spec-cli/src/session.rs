@@ -19,10 +19,8 @@ use spec_runtime::{
 use crate::args::{DraftKind, KvKind, ModelArgs, QuantKind, StorageArgs};
 use crate::ascend::Ascend;
 use crate::device::{CUDA_IS_NOT_BUILT, DeviceName};
+use crate::memory::Room;
 use crate::{memory, pull, usage};
-
-/// Rows of a draft that a sequence may have beside its context.
-const DRAFT_ROWS: usize = 64;
 
 /// Whoever types at this program: what is kept of one text may be of use to the next. Measurements have no tenant, so that nothing of an
 /// earlier run is used in a later one.
@@ -86,9 +84,10 @@ pub(crate) enum Device {
 
 impl Device {
     /// Opens what `--device` names.
-    fn open(args: &ModelArgs, sequences: usize) -> Result<Self> {
+    fn open(args: &ModelArgs, room: Room) -> Result<Self> {
+        let Room { parallel, kv_tokens, .. } = room;
         match args.device {
-            DeviceName::Cpu => Ok(Self::Cpu(CpuDevice { sequences, ..CpuDevice::new(args.threads)? })),
+            DeviceName::Cpu => Ok(Self::Cpu(CpuDevice { parallel, kv_tokens, ..CpuDevice::new(args.threads)? })),
             DeviceName::Cuda => Err(usage(CUDA_IS_NOT_BUILT)),
             name => Ok(Self::Ascend(Arc::new(Ascend::open(name)?))),
         }
@@ -130,10 +129,10 @@ impl Device {
         args: &ModelArgs,
         target: &Checkpoint,
         draft: Option<&Checkpoint>,
-        context: usize,
+        room: Room,
     ) -> Result<()> {
         match self {
-            Self::Cpu(device) => memory::check(args, device, target, draft, context),
+            Self::Cpu(device) => memory::check(args, device, target, draft, room),
             Self::Ascend(_) if args.mem_limit.is_some() => Err(usage(
                 "--mem-limit is for --device cpu; on Ascend a model that does not fit is refused with its plan in any case",
             )),
@@ -155,17 +154,20 @@ impl Device {
 pub(crate) struct CpuDevice {
     pool: Arc<Pool>,
     isa: Isa,
-    /// That a model has room for at once.
-    sequences: usize,
+    /// Texts at a time, and tokens of all of them.
+    parallel: usize,
+    kv_tokens: Option<usize>,
 }
 
 impl CpuDevice {
+    /// For one text at a time.
     pub(crate) fn new(threads: Option<usize>) -> Result<Self> {
         let threads = match threads {
             Some(threads) => threads,
             None => std::thread::available_parallelism().map_or(1, usize::from),
         };
-        Ok(Self { pool: Arc::new(Pool::new(threads)?), isa: Isa::from_environment()?, sequences: 1 })
+        let (pool, isa) = (Arc::new(Pool::new(threads)?), Isa::from_environment()?);
+        Ok(Self { pool, isa, parallel: 1, kv_tokens: None })
     }
 
     pub(crate) fn pool(&self) -> &Pool {
@@ -234,9 +236,7 @@ impl CpuDevice {
         options.kv = kv_type(storage.kv);
         options.quant = storage.quant.map(quantizer).transpose()?;
         options.context = Some(context);
-        if self.sequences > 1 {
-            options.kv_tokens = Some(context.saturating_add(DRAFT_ROWS).saturating_mul(self.sequences));
-        }
+        (options.parallel, options.kv_tokens) = (self.parallel, self.kv_tokens);
         options.isa = Some(self.isa);
         Ok(options)
     }
@@ -294,31 +294,25 @@ pub(crate) struct Session {
 }
 
 impl Session {
-    /// Loads what the flags name, for sequences of `context` positions. `opened` is the target's file. A draft model is opened and
+    /// Loads what the flags name, for the texts that there is to be room for. `opened` is the target's file. A draft model is opened and
     /// compared with the target, so that files that do not fit are refused here; it is loaded behind the first token.
-    pub(crate) fn load(args: &ModelArgs, opened: &Opened, context: usize) -> Result<Self> {
-        Self::build(args, opened, context, None, 1)
-    }
-
-    /// As [`load`](Self::load), with room for several sequences at once.
-    pub(crate) fn load_for_many(args: &ModelArgs, opened: &Opened, context: usize, sequences: usize) -> Result<Self> {
-        Self::build(args, opened, context, None, sequences)
+    pub(crate) fn load(args: &ModelArgs, opened: &Opened, room: impl Into<Room>) -> Result<Self> {
+        Self::build(args, opened, room.into(), None)
     }
 
     /// The same target with the drafters that `args` name.
     pub(crate) fn redraft(&self, args: &ModelArgs, opened: &Opened, context: usize) -> Result<Self> {
         let loaded = (self.device.clone(), Arc::clone(&self.target), self.stream.clone());
-        Self::build(args, opened, context, Some(loaded), 1)
+        Self::build(args, opened, context.into(), Some(loaded))
     }
 
     fn build(
         args: &ModelArgs,
         opened: &Opened,
-        context: usize,
+        room: Room,
         loaded: Option<(Device, Arc<dyn Model>, Option<AscendStream>)>,
-        sequences: usize,
     ) -> Result<Self> {
-        let begun = Instant::now();
+        let (begun, context) = (Instant::now(), room.context);
         let draft = DraftSource::choose(args)?;
         let draft_file = match draft.model {
             Some(path) => Some(DraftFile::open(path, opened, args.allow_vocab_mismatch)?),
@@ -330,9 +324,9 @@ impl Session {
         let (device, target, stream) = match loaded {
             Some(loaded) => loaded,
             None => {
-                let device = Device::open(args, sequences)?;
+                let device = Device::open(args, room)?;
                 let draft = draft_file.as_ref().map(|file| &file.checkpoint);
-                device.check_memory(args, &opened.checkpoint, draft, context)?;
+                device.check_memory(args, &opened.checkpoint, draft, room)?;
                 let (target, stream) = device.load(&opened.checkpoint, args.storage, context)?;
                 (device, target, stream)
             }

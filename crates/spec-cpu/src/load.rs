@@ -19,9 +19,11 @@ pub struct LoadOptions<'a> {
     pub kv: KvType,
     /// Positions a sequence can have; `None` is what the model was trained for.
     pub context: Option<usize>,
-    /// Tokens that the cache holds, of all sequences and their draft rows; `None` is the context and some slack. Memory is
-    /// taken as tokens come.
+    /// Tokens that the cache holds, of all sequences and their draft rows; `None` is the context and some slack for each of `parallel`
+    /// sequences. Memory is taken as tokens come.
     pub kv_tokens: Option<usize>,
+    /// Sequences that are expected at a time.
+    pub parallel: usize,
     /// Rows that a pass may carry.
     pub max_rows: usize,
     /// The kernels; `None` is [`Isa::from_environment`].
@@ -43,6 +45,7 @@ impl LoadOptions<'_> {
             kv: KvType::F16,
             context: None,
             kv_tokens: None,
+            parallel: 1,
             max_rows: MAX_ROWS,
             isa: None,
             quant: None,
@@ -58,6 +61,7 @@ impl std::fmt::Debug for LoadOptions<'_> {
             .field("kv", &self.kv)
             .field("context", &self.context)
             .field("kv_tokens", &self.kv_tokens)
+            .field("parallel", &self.parallel)
             .field("max_rows", &self.max_rows)
             .field("isa", &self.isa)
             .field("quant", &self.quant)

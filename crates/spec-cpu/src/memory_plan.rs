@@ -7,7 +7,7 @@ use crate::load::Fallbacks;
 use crate::model::cache_tokens;
 use crate::{CpuError, LoadOptions, PackedMatrix, WeightType};
 
-/// Rows of logits that are counted: a draft of usual length, and what sampling makes of a row.
+/// Rows of logits that are counted for a sequence: a draft of usual length, and what sampling makes of a row.
 const LOGIT_ROWS: usize = 16;
 
 /// Bytes that [`CpuModel::load`](crate::CpuModel::load) and passes take, with the same options.
@@ -22,7 +22,8 @@ pub struct MemoryPlan {
     pub kv: usize,
     /// The part of `kv` that one token takes.
     pub kv_per_token: usize,
-    /// Activations of a pass of `max_rows` rows (no more than the cache has tokens), and sixteen rows of logits: an upper bound.
+    /// Activations of a pass of `max_rows` rows (no more than the cache has tokens), and sixteen rows of logits for each of
+    /// the sequences expected at a time (no more than a pass has rows): an upper bound.
     pub scratch: usize,
 }
 
@@ -74,7 +75,8 @@ impl MemoryPlan {
         // The inputs of matrices in two forms, a byte a number and scales and sums beside.
         let codes = 3 * (config.hidden_size + queries + config.intermediate_size);
         let rows = options.max_rows.min(tokens);
-        let logits = LOGIT_ROWS * config.vocab_size * size_of::<f32>();
+        let scored = LOGIT_ROWS.max(LOGIT_ROWS.saturating_mul(options.parallel).min(options.max_rows));
+        let logits = scored * config.vocab_size * size_of::<f32>();
         Ok(Self {
             weights: packed + vectors,
             loading: loading + vectors,

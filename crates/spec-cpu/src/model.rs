@@ -24,7 +24,8 @@ const DRAFT_SLACK: usize = 4 * BLOCK_TOKENS;
 
 /// Tokens that the cache of a model with `limit` positions holds.
 pub(crate) fn cache_tokens(options: &LoadOptions<'_>, limit: usize) -> usize {
-    options.kv_tokens.unwrap_or_else(|| options.context.unwrap_or(limit).saturating_add(DRAFT_SLACK))
+    let one = options.context.unwrap_or(limit).saturating_add(DRAFT_SLACK);
+    options.kv_tokens.unwrap_or_else(|| one.saturating_mul(options.parallel))
 }
 
 /// A model on the CPU.

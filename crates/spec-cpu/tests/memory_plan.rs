@@ -42,3 +42,22 @@ fn context_and_type_of_the_cache_are_in_the_plan() {
     assert_eq!(kv(64, KvType::F32).kv, 2 * short.kv);
     assert!(kv(64, KvType::Q8).kv < short.kv);
 }
+
+#[test]
+fn sequences_at_a_time_are_in_the_plan_and_in_the_cache() {
+    let pool = Arc::new(Pool::new(1).expect("a thread"));
+    let checkpoint = Checkpoint::from_bytes(tiny::gguf(TinySpec::llama()), "tiny").expect("a legal file");
+    let options = |parallel, kv_tokens| {
+        let mut options = LoadOptions::new(Arc::clone(&pool));
+        (options.context, options.parallel, options.kv_tokens) = (Some(128), parallel, kv_tokens);
+        options
+    };
+    let plan =
+        |parallel, kv_tokens| MemoryPlan::of(&checkpoint, &options(parallel, kv_tokens)).expect("kernels take it");
+    let (one, four) = (plan(1, None), plan(4, None));
+    assert_eq!((four.kv, four.weights), (4 * one.kv, one.weights));
+    assert!(four.scratch > one.scratch);
+    assert_eq!(plan(4, Some(640)).kv, 640 * one.kv_per_token, "what is asked for by the token");
+    let model = CpuModel::load(&checkpoint, options(4, None)).expect("it loads");
+    assert_eq!(four.kv, model.total_blocks() * BLOCK_TOKENS * model.kv_bytes_per_token());
+}

@@ -10,12 +10,13 @@ use spec_model::Checkpoint;
 use spec_runtime::{Engine, Request, StopRules};
 use spec_testing::Letters;
 
-use crate::programs::{END, TARGET, compile, model, package, run};
+use crate::programs::{END, TARGET, alone, compile, model, package, run};
 
 const INCLUDES: [&str; 3] = ["../atb-rs/compat/include", "include", "../acl-sys/headers"];
 
 /// The ids that each model gives behind a prompt without a draft, on a simulator of this process.
 fn plain(requests: &[(bool, &[u32], usize)]) -> Vec<Vec<u32>> {
+    let _alone = alone();
     ascend_sim::configure("delay=0").unwrap();
     // SAFETY: each function has the C signature of its symbol: the simulator takes both from acl-sys.
     let api = unsafe { acl_sys::Api::from_parts(|_, symbol| ascend_sim::resolve(symbol)) };

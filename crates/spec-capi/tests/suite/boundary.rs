@@ -8,7 +8,7 @@ use spec::types::{
     spec_token_source,
 };
 
-use crate::programs::model;
+use crate::programs::{alone, model};
 
 fn last_error() -> String {
     // SAFETY: the library's texts end with a NUL.
@@ -222,6 +222,23 @@ fn a_callback_can_end_it_and_cannot_begin_another() {
     let (status, result) =
         engine.generate(&request(), &mut |_| unsafe { spec::spec_cancel(engine.0) } == spec_status::Ok);
     assert_eq!((status, result.unwrap().finish), (spec_status::Ok, spec_finish::Cancelled));
+}
+
+/// Nobody has started AscendCL here: the first engine does, and the last one ends it.
+#[test]
+fn engines_share_a_device_and_leave_it_to_the_next() {
+    let _alone = alone();
+    let load = || Engine::load(Some(c"ascend-sim"));
+    let tokens = {
+        let (one, other) = (load(), load());
+        let (tokens, result) = one.tokens(&request());
+        assert!(result.drafted > 0 && result.accepted > 0, "{result:?}");
+        assert_eq!(tokens, other.tokens(&request()).0);
+        drop(one);
+        assert_eq!(tokens, other.tokens(&request()).0);
+        tokens
+    };
+    assert_eq!(tokens, load().tokens(&request()).0);
 }
 
 #[test]

@@ -2,6 +2,7 @@
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use spec_testing::tiny::{self, TinySpec};
 
@@ -25,6 +26,12 @@ fn end_with(file: &mut [u8], id: u32) {
     let at = file.windows(KEY.len()).position(|window| window == KEY).unwrap() + KEY.len();
     assert_eq!(file[at..at + 4], U32.to_le_bytes());
     file[at + 4..at + 8].copy_from_slice(&id.to_le_bytes());
+}
+
+/// Held by tests that start AscendCL in their own process, which has it once.
+pub(crate) fn alone() -> MutexGuard<'static, ()> {
+    static ALONE: Mutex<()> = Mutex::new(());
+    ALONE.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// The folder of the C library and of the simulator that were built with these tests.
