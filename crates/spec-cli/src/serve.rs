@@ -11,7 +11,7 @@ use spec_model::{ChatTemplate, Conversation};
 use spec_runtime::{Scheduler, SchedulerOptions, Service, TokenRole, TokenText};
 use spec_server::{Keys, Language, Listening, RequestLimits, Server, ServerOptions};
 
-use crate::args::{ModelArgs, ServeArgs};
+use crate::args::{AnswersArgs, ModelArgs, ServeArgs};
 use crate::session::{Opened, Session, Vocabulary};
 use crate::usage;
 
@@ -19,7 +19,7 @@ use crate::usage;
 const CONTEXT: usize = 4096;
 
 /// A model's tokenizer and template, as the service sees them.
-struct Speech {
+pub(crate) struct Speech {
     vocabulary: Arc<Vocabulary>,
     template: Option<ChatTemplate>,
 }
@@ -63,24 +63,65 @@ impl Language for Speech {
 
 pub(crate) fn run(args: ServeArgs) -> Result<ExitCode> {
     tracing_subscriber::fmt().with_writer(std::io::stderr).with_target(false).init();
-    args.model.lengths().map_err(usage)?;
-    if args.max_tokens == 0 {
-        return Err(usage("--max-tokens 0 leaves no answer; give at least 1"));
-    }
     let keys = args.api_keys.as_deref().map(Keys::read).transpose()?;
-    let opened = Opened::open(&args.model.model, args.model.text.pre_tokenizer.as_deref())?;
-    let trained = opened.checkpoint.config().context_length;
-    let context = args.context.unwrap_or_else(|| trained.min(CONTEXT));
-    if context > trained || context == 0 {
-        return Err(usage(format!("--context {context}: the model was trained for {trained} positions")));
-    }
+    let (opened, context) = open(&args.model, &args.answers)?;
     // Before what takes long, so that an address that is taken is told at once. Who connects meanwhile waits.
     let listening = Listening::bind(&args.host, args.port)?;
     let address = listening.address()?;
     if keys.is_none() && !address.ip().is_loopback() {
         tracing::warn!("{} is open to other machines, and there are no keys: --api-keys FILE", shown(address.ip()));
     }
-    let mut session = Session::load_for_many(&args.model, &opened, context, args.max_batch)?;
+    let Ready { language, service, limits, name, drafter } =
+        load(args.model, &args.answers, &opened, context, args.max_queue)?;
+    let name = args.served_model_name.unwrap_or(name);
+    let options = ServerOptions {
+        served_model_name: name.clone(),
+        keys,
+        max_body_bytes: args.max_body.0,
+        log_prompts: args.log_prompts,
+        ..ServerOptions::default()
+    };
+    let server = Server::new(listening, language, service, limits, options);
+    tracing::info!("{name}; drafts: {drafter}; {} answers at once, {context} positions each", args.answers.max_batch);
+    println!("serving {name} at http://{address}");
+    server.run()?;
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Opens the model, and settles the positions of a text.
+pub(crate) fn open(model: &ModelArgs, answers: &AnswersArgs) -> Result<(Opened, usize)> {
+    model.lengths().map_err(usage)?;
+    if answers.max_tokens == 0 {
+        return Err(usage("--max-tokens 0 leaves no answer; give at least 1"));
+    }
+    let opened = Opened::open(&model.model, model.text.pre_tokenizer.as_deref())?;
+    let trained = opened.checkpoint.config().context_length;
+    let context = answers.context.unwrap_or_else(|| trained.min(CONTEXT));
+    if context > trained || context == 0 {
+        return Err(usage(format!("--context {context}: the model was trained for {trained} positions")));
+    }
+    Ok((opened, context))
+}
+
+/// What answers many requests.
+pub(crate) struct Ready {
+    pub(crate) language: Arc<dyn Language>,
+    pub(crate) service: Service,
+    pub(crate) limits: RequestLimits,
+    /// The model's.
+    pub(crate) name: String,
+    pub(crate) drafter: String,
+}
+
+/// Loads the model and its drafters, and starts the thread that schedules them.
+pub(crate) fn load(
+    model: ModelArgs,
+    answers: &AnswersArgs,
+    opened: &Opened,
+    context: usize,
+    max_queue: usize,
+) -> Result<Ready> {
+    let mut session = Session::load_for_many(&model, opened, context, answers.max_batch)?;
     if let Some(drafter) = &mut session.drafter {
         // Nobody's first answer waits for it.
         drafter.prepare()?;
@@ -91,24 +132,13 @@ pub(crate) fn run(args: ServeArgs) -> Result<ExitCode> {
     }
     let engine = session.engine();
     let drafter = engine.drafter().unwrap_or("none").to_owned();
-    let scheduling =
-        SchedulerOptions { max_running: args.max_batch, max_queue: args.max_queue, ..SchedulerOptions::default() };
+    let scheduling = SchedulerOptions { max_running: answers.max_batch, max_queue, ..SchedulerOptions::default() };
     let service = Service::start(Scheduler::new(engine, scheduling))?;
-    let name = args.served_model_name.clone().unwrap_or_else(|| opened.checkpoint.name().to_owned());
-    let language = Speech { vocabulary: Arc::clone(&opened.vocabulary), template: opened.checkpoint.chat_template()? };
-    let options = ServerOptions {
-        served_model_name: name.clone(),
-        keys,
-        max_body_bytes: args.max_body.0,
-        log_prompts: args.log_prompts,
-        ..ServerOptions::default()
-    };
-    let limits = limits(args.model, context, args.max_tokens.min(context), args.max_prompt_tokens);
-    let server = Server::new(listening, Arc::new(language), service, limits, options);
-    tracing::info!("{name}; drafts: {drafter}; {} answers at once, {context} positions each", args.max_batch);
-    println!("serving {name} at http://{address}");
-    server.run()?;
-    Ok(ExitCode::SUCCESS)
+    let name = opened.checkpoint.name().to_owned();
+    let language =
+        Arc::new(Speech { vocabulary: Arc::clone(&opened.vocabulary), template: opened.checkpoint.chat_template()? });
+    let limits = limits(model, context, answers.max_tokens.min(context), answers.max_prompt_tokens);
+    Ok(Ready { language, service, limits, name, drafter })
 }
 
 fn limits(model: ModelArgs, context: usize, max_tokens: usize, max_prompt_tokens: Option<usize>) -> RequestLimits {
