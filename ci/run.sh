@@ -5,7 +5,7 @@ set -uo pipefail
 cd "$(dirname "$0")/.." || exit 1
 
 # The cheap ones first: a formatting mistake should not cost a test run.
-stages=(lint tidy docs deny no-std "bindings --check" "headers --check" abi-check test)
+stages=(lint tidy docs deny no-std "bindings --check" "headers --check" abi-check test page)
 
 for tool in cargo cargo-fmt cargo-clippy python3 cc; do
     if ! command -v "$tool" >/dev/null; then

@@ -85,6 +85,19 @@ For a quick loop on one crate: cargo nextest run -p CRATE   (docs/testing.md say
 ",
     },
     Topic {
+        name: "page",
+        summary: "drive the server's page in a headless browser, on a real model",
+        details: "\
+cargo xtask page [--screenshot FILE]
+
+Builds `spec`, brings SmolLM2 (93 MB) into the cache, starts `spec serve`, and does in Chromium what a reader does: asks,
+stops, races, looks on a phone, in the dark. Errors on the page's console fail it, and so does a browser that cannot be
+had: SPEC_CHROMIUM names one, else the system's is taken, else apt-get installs it. Needs node 20.
+
+  --screenshot FILE   also write a picture (docs/images/page.png is one)
+",
+    },
+    Topic {
         name: "fetch",
         summary: "bring the models into the cache and print their paths",
         details: "\

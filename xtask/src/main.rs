@@ -10,6 +10,7 @@ mod demo;
 mod fetch;
 mod help;
 mod oracles;
+mod page;
 mod process;
 mod stages;
 mod testing;
@@ -49,6 +50,11 @@ fn run(mut arguments: Arguments) -> anyhow::Result<ExitCode> {
             let name = arguments.next_word();
             arguments.finish()?;
             oracles::make(name.as_deref())?;
+        }
+        Some("page") => {
+            let screenshot = arguments.take_value("--screenshot")?;
+            arguments.finish()?;
+            page::run(screenshot.as_deref())?;
         }
         Some(command) => {
             let pair = matches!(command, "test" | "fetch") && arguments.take_switch("--pair");

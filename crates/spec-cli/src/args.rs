@@ -2,6 +2,7 @@
 
 mod chat;
 mod help;
+mod serve;
 mod tools;
 
 use std::io::IsTerminal;
@@ -12,6 +13,7 @@ use spec_core::{Fixed, LENGTH_POLICIES, LengthPolicy, LengthPolicyName, RULES, R
 use spec_runtime::StopRules;
 
 pub(crate) use chat::ChatArgs;
+pub(crate) use serve::ServeArgs;
 pub(crate) use tools::{
     Bench, BenchArgs, BenchForwardArgs, CompletionsArgs, DemoArgs, DoctorArgs, InspectArgs, LogitsKind, ManArgs,
     PullArgs, TokenizeArgs,
@@ -50,6 +52,9 @@ pub(crate) enum Command {
     /// Talk with a model; lines of standard input are its turns when that is no terminal
     #[command(after_help = help::CHAT, after_long_help = help::chat_long())]
     Chat(Box<ChatArgs>),
+    /// Answer requests over HTTP, as OpenAI's clients make them
+    #[command(after_help = help::SERVE)]
+    Serve(Box<ServeArgs>),
     /// Show what a model file holds
     Inspect(InspectArgs),
     /// Show how a text is split into tokens

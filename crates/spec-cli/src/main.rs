@@ -20,6 +20,7 @@ mod printer;
 mod pull;
 mod refusal;
 mod report;
+mod serve;
 mod session;
 mod tokenize;
 
@@ -49,6 +50,7 @@ fn run(command: Command, line: &CommandLine) -> anyhow::Result<ExitCode> {
     match command {
         Command::Generate(args) => generate::run(*args),
         Command::Chat(args) => chat::run(*args, line),
+        Command::Serve(args) => serve::run(*args),
         Command::Inspect(args) => inspect::run(&args),
         Command::Tokenize(args) => tokenize::run(&args),
         Command::Bench(args) => match args.bench {

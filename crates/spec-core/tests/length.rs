@@ -290,6 +290,7 @@ fn goodput_knows_what_hidden_drafts_cost() {
             made_ahead = overlaps && length > 0 && stood > length;
             policy.observe(&Round {
                 drafted: length,
+                company: 0,
                 accepted: stood.min(length),
                 emitted: stood.min(length) + 1,
                 draft: time(waited),

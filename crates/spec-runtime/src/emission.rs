@@ -7,7 +7,7 @@
 #[cfg(test)]
 mod tests;
 
-use spec_core::{DraftTree, NodeId, Token};
+use spec_core::{DraftTree, NodeId, Token, TokenLogProb};
 
 use crate::text::Utf8Tail;
 
@@ -20,6 +20,8 @@ pub enum FinishReason {
     Length,
     /// The caller cancelled it.
     Cancelled,
+    /// Its deadline passed.
+    Deadline,
 }
 
 impl FinishReason {
@@ -29,6 +31,7 @@ impl FinishReason {
             Self::Stop => "stop",
             Self::Length => "length",
             Self::Cancelled => "cancelled",
+            Self::Deadline => "deadline",
         }
     }
 }
@@ -78,7 +81,7 @@ impl TokenSource {
 }
 
 /// What became of one token.
-#[derive(Clone, PartialEq, Eq, Debug, Default)]
+#[derive(Clone, PartialEq, Debug, Default)]
 pub struct Emitted {
     /// The token.
     pub token: Token,
@@ -92,6 +95,8 @@ pub struct Emitted {
     pub source: TokenSource,
     /// Draft tokens that it came in the place of, first the one at its own place. Only corrections have such.
     pub rejected: Vec<Token>,
+    /// Its log-probability, where the request asks for it and the token is shown.
+    pub logprob: Option<TokenLogProb>,
 }
 
 /// The state of one generation's output.
@@ -112,6 +117,11 @@ impl Emission {
     /// Tokens that may still be emitted.
     pub(crate) fn remaining(&self) -> usize {
         self.rules.max_tokens.saturating_sub(self.count)
+    }
+
+    /// Lowers the number of tokens that may be emitted.
+    pub(crate) fn limit(&mut self, max_tokens: usize) {
+        self.rules.max_tokens = self.rules.max_tokens.min(max_tokens);
     }
 
     pub(crate) fn count(&self) -> usize {

@@ -118,4 +118,20 @@ pub enum RuntimeError {
         /// Its own words.
         reason: String,
     },
+    /// A request's deadline passed before it had a place.
+    #[error(
+        "the deadline of {deadline:?} passed while the request waited for a place; allow more time, or ask again later"
+    )]
+    DeadlinePassed {
+        /// The time that the request was given.
+        deadline: std::time::Duration,
+    },
+    /// Code of the caller's (a drafter, a rule, a constraint, a sink) or a device's panicked in the middle of a generation.
+    #[error("{during} panicked: {message}")]
+    Panicked {
+        /// What was under way.
+        during: &'static str,
+        /// What the panic said.
+        message: String,
+    },
 }

@@ -1,4 +1,4 @@
-//! JSON schemas as constraints, through the `llguidance` parser.
+//! JSON schemas, and texts around them, as constraints, through the `llguidance` parser.
 //!
 //! A schema says which bytes may come next. The parser walks the vocabulary, kept as a trie of bytes, beside the schema's grammar and
 //! marks the tokens that stay within it: any way of cutting an allowed text into tokens is allowed.
@@ -22,6 +22,73 @@ const WHITE_SPACE: &str = r" |\n[ \t]{0,20}";
 const MOST_IDS: usize = 1 << 24;
 const MOST_BYTES: usize = 1 << 22;
 const LONGEST_TOKEN: usize = 1000;
+
+/// The form of an answer, from parts.
+#[derive(Clone, PartialEq, Eq, Debug)]
+#[non_exhaustive]
+pub enum Form {
+    /// This text, cut into tokens in any way.
+    Text(String),
+    /// This token, text or marker, as a whole.
+    Token(Token),
+    /// JSON that a schema describes, given as its text. References lead within the schema.
+    Json(String),
+    /// One behind the other.
+    Sequence(Vec<Form>),
+    /// One of these; at least one.
+    Either(Vec<Form>),
+    /// The form once or several times.
+    Repeated(Box<Form>),
+}
+
+impl Form {
+    /// Writes it in the parser's language. Parts stand in brackets where precedence could tear them apart.
+    fn write(&self, out: &mut String) -> Result<(), RuntimeError> {
+        match self {
+            // The language writes texts as JSON does.
+            Self::Text(text) => out.push_str(&json!(text).to_string()),
+            Self::Token(token) => out.push_str(&format!("<[{token}]>")),
+            Self::Json(schema) => out.push_str(&format!("%json {}", checked(schema)?)),
+            Self::Sequence(forms) => Self::write_all(forms, " ", out)?,
+            Self::Either(forms) => Self::write_all(forms, " | ", out)?,
+            Self::Repeated(form) => {
+                Self::write_all(std::slice::from_ref(form), "", out)?;
+                out.push('+');
+            }
+        }
+        Ok(())
+    }
+
+    fn write_all(forms: &[Form], between: &str, out: &mut String) -> Result<(), RuntimeError> {
+        out.push('(');
+        for (index, form) in forms.iter().enumerate() {
+            if index > 0 {
+                out.push_str(between);
+            }
+            form.write(out)?;
+        }
+        if forms.is_empty() {
+            out.push_str("\"\"");
+        }
+        out.push(')');
+        Ok(())
+    }
+}
+
+/// A schema as the parser takes it, from its text.
+fn checked(schema: &str) -> Result<Value, RuntimeError> {
+    let bad = |reason: String| RuntimeError::BadRequest { field: "json_schema", reason };
+    let mut schema: Value = serde_json::from_str(schema).map_err(|error| bad(format!("it is no JSON: {error}")))?;
+    match &mut schema {
+        Value::Object(fields) => {
+            fields.entry("x-guidance").or_insert_with(|| json!({ "whitespace_pattern": WHITE_SPACE }));
+        }
+        Value::Bool(true) => schema = json!({ "x-guidance": { "whitespace_pattern": WHITE_SPACE } }),
+        Value::Bool(false) => return Err(bad("nothing satisfies it".into())),
+        _ => return Err(bad("a schema is an object, true or false".into())),
+    }
+    Ok(schema)
+}
 
 /// What a vocabulary needs to be constrained by grammars: built once, some tenths of a second for 150,000 tokens, and shared by
 /// requests.
@@ -72,20 +139,35 @@ impl Grammars {
     /// [`RuntimeError::BadRequest`] for a text that is no JSON, and for a schema that is none, that nothing satisfies, or that uses
     /// what cannot be enforced: nothing of it is left out in silence.
     pub fn json_schema(&self, schema: &str) -> Result<Grammar, RuntimeError> {
-        let bad = |reason: String| RuntimeError::BadRequest { field: "json_schema", reason };
-        let mut schema: Value = serde_json::from_str(schema).map_err(|error| bad(format!("it is no JSON: {error}")))?;
-        match &mut schema {
-            Value::Object(fields) => {
-                fields.entry("x-guidance").or_insert_with(|| json!({ "whitespace_pattern": WHITE_SPACE }));
+        self.grammar("json_schema", TopLevelGrammar::from_json_schema(checked(schema)?))
+    }
+
+    /// Answers of a form, such as JSON between tags.
+    ///
+    /// # Errors
+    /// [`RuntimeError::BadToken`] for a token past the vocabulary, and for schemas in it as [`json_schema`](Self::json_schema).
+    pub fn form(&self, form: &Form) -> Result<Grammar, RuntimeError> {
+        self.check_tokens(form)?;
+        let mut text = String::from("start: ");
+        form.write(&mut text)?;
+        self.grammar("grammar", TopLevelGrammar::from_lark(text))
+    }
+
+    fn check_tokens(&self, form: &Form) -> Result<(), RuntimeError> {
+        match form {
+            Form::Token(token) if *token as usize >= self.trie.vocab_size() => {
+                Err(RuntimeError::BadToken { token: *token, vocab: self.trie.vocab_size() })
             }
-            Value::Bool(true) => schema = json!({ "x-guidance": { "whitespace_pattern": WHITE_SPACE } }),
-            Value::Bool(false) => return Err(bad("nothing satisfies it".into())),
-            _ => return Err(bad("a schema is an object, true or false".into())),
+            Form::Text(_) | Form::Token(_) | Form::Json(_) => Ok(()),
+            Form::Sequence(forms) | Form::Either(forms) => forms.iter().try_for_each(|form| self.check_tokens(form)),
+            Form::Repeated(form) => self.check_tokens(form),
         }
-        let parser = self.factory.create_parser(TopLevelGrammar::from_json_schema(schema));
-        let matcher = Matcher::new(parser);
+    }
+
+    fn grammar(&self, field: &'static str, grammar: TopLevelGrammar) -> Result<Grammar, RuntimeError> {
+        let matcher = Matcher::new(self.factory.create_parser(grammar));
         match matcher.get_error() {
-            Some(error) => Err(bad(said(&error))),
+            Some(error) => Err(RuntimeError::BadRequest { field, reason: said(&error) }),
             None => Ok(Grammar { matcher, trie: Arc::clone(&self.trie) }),
         }
     }
@@ -112,6 +194,20 @@ pub struct Grammar {
 }
 
 impl Grammar {
+    /// Cuts forced bytes into tokens. Tokens that are demanded as a whole stand there as a mark and their number in brackets.
+    fn tokenize(&self, bytes: &[u8]) -> Vec<Token> {
+        let mut tokens = Vec::new();
+        for (index, part) in bytes.split(|&byte| byte == TokTrie::SPECIAL_TOKEN_MARKER).enumerate() {
+            let whole = (index > 0).then(|| numbered(part)).flatten();
+            let text = whole.map_or(part, |(token, text)| {
+                tokens.push(token);
+                text
+            });
+            tokens.extend(self.trie.greedy_tokenize(text));
+        }
+        tokens
+    }
+
     fn result<T>(outcome: Result<T, impl fmt::Display>) -> Result<T, RuntimeError> {
         outcome.map_err(|error| RuntimeError::Constraint { reason: said(&error.to_string()) })
     }
@@ -138,7 +234,7 @@ impl Constraint for Grammar {
             return Ok(Vec::new());
         }
         let bytes = self.matcher.compute_ff_bytes();
-        let mut tokens = self.trie.greedy_tokenize(&bytes);
+        let mut tokens = self.tokenize(&bytes);
         tokens.truncate(limit);
         Ok(tokens)
     }
@@ -148,6 +244,14 @@ impl fmt::Debug for Grammar {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Grammar").finish_non_exhaustive()
     }
+}
+
+/// The number in brackets that a text begins with, and the rest of it.
+fn numbered(bytes: &[u8]) -> Option<(Token, &[u8])> {
+    let inner = bytes.strip_prefix(b"[")?;
+    let end = inner.iter().position(|&byte| byte == b']')?;
+    let token = std::str::from_utf8(&inner[..end]).ok()?.parse().ok()?;
+    Some((token, &inner[end + 1..]))
 }
 
 /// The parser's words on one line, without its own marks.

@@ -24,6 +24,7 @@ pub mod kv;
 mod lazy;
 mod model;
 mod request;
+mod scheduler;
 mod stats;
 mod stream;
 mod text;
@@ -34,18 +35,19 @@ pub use clock::Clock;
 pub use constraint::{Constraint, TokenSet};
 pub use draft_cache::{CachedDraft, DraftCache, DraftCacheStats, DraftKey};
 pub use drafter::{
-    CachedDrafter, Chooser, Class, DraftContext, Drafter, GenerationId, ModelDrafter, NgramDrafter, Odds,
+    CachedDrafter, Chooser, Class, DraftContext, Drafter, GenerationId, Member, ModelDrafter, NgramDrafter, Odds,
     ScriptedDrafter, SuffixDrafter, Work, Worth,
 };
 pub use emission::{Emitted, FinishReason, StopRules, TokenSource};
-pub use engine::{Completion, Engine, Generation, Session};
+pub use engine::{Completion, Engine, Generation, RowShare, Session, Turn};
 pub use error::RuntimeError;
 #[cfg(feature = "grammar")]
-pub use grammar::{Grammar, Grammars};
+pub use grammar::{Form, Grammar, Grammars};
 pub use guard::KvGuard;
 pub use lazy::LazyModel;
 pub use model::{Batch, KvUsage, Model, ModelConfig, Pass, Row, Rows, SeqId, Sequence, Want};
-pub use request::{CancelToken, Request, RequestRule};
+pub use request::{CancelToken, DraftWith, Request, RequestRule};
+pub use scheduler::{Finished, Job, JobEvent, JobId, Refused, Scheduler, SchedulerOptions, Service, Status, Totals};
 pub use stats::{AheadStats, PositionStats, SpeculationStats, Timings};
 pub use stream::{Event, HostStream, Stream, wait_on_host};
 pub use text::{TokenRole, TokenText};

@@ -55,6 +55,18 @@ impl From<Box<dyn AcceptanceRule>> for RequestRule {
     }
 }
 
+/// Who drafts for a request.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub enum DraftWith {
+    /// Whatever the engine drafts with.
+    #[default]
+    All,
+    /// Nobody: plain decoding.
+    Nothing,
+    /// One of several drafters, by its name or the first word of it: `suffix`, `model`.
+    Only(String),
+}
+
 /// One generation.
 #[doc(alias = "SpecDecodeParam")]
 pub struct Request {
@@ -70,6 +82,8 @@ pub struct Request {
     pub stop: StopRules,
     /// The acceptance rule; `None` is the lossless one that fits the sampling: greedy at temperature 0, else coupled.
     pub rule: Option<RequestRule>,
+    /// Who drafts.
+    pub draft_with: DraftWith,
     /// How many tokens are drafted a round.
     #[doc(alias = "max_spec_length")]
     pub draft_len: Box<dyn LengthPolicy>,
@@ -97,6 +111,7 @@ impl Request {
             choice: 0,
             stop: StopRules { max_tokens, ..StopRules::default() },
             rule: None,
+            draft_with: DraftWith::All,
             draft_len: Box::new(Fixed(5)),
             draft_width: usize::MAX,
             logprobs: None,

@@ -5,6 +5,7 @@ pub(super) const OVERVIEW: &str = "\
 Examples:
   spec generate --model MODEL.gguf --chat -p 'Write a haiku about rivers.'
   spec chat --model hf:ORG/REPO:FILE.gguf
+  spec serve --model MODEL.gguf --port 8080     an OpenAI-compatible server
   spec demo --model MODEL.gguf --prompts DIR    what speculation gains here
 
 Flags can be set for good. SPEC_THREADS=2 in the environment is --threads 2,
@@ -33,6 +34,16 @@ Examples:
   printf 'What is a tree?\\nAnd a wood?\\n' | spec chat --model MODEL.gguf --json
 
 --help says which drafter to use, and what can be typed.";
+
+/// Below `spec serve --help`.
+pub(super) const SERVE: &str = "\
+Examples:
+  spec serve --model MODEL.gguf --draft-model SMALLER.gguf
+  spec serve --model MODEL.gguf --host 0.0.0.0 --api-keys keys.txt --max-batch 16
+
+Paths: /v1/chat/completions, /v1/completions, /v1/models, /tokenize, /detokenize,
+/health, /ready, /metrics, /openapi.json. SIGTERM and Ctrl-C let answers under way
+end; the second one does not.";
 
 /// Below `spec completions --help`.
 pub(super) const COMPLETIONS: &str = "\

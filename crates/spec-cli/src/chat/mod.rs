@@ -306,7 +306,7 @@ impl<'a> Chat<'a> {
             writeln!(std::io::stdout())?;
         }
         match completion.finish {
-            FinishReason::Cancelled => note("stopped; the answer stays as far as it came"),
+            FinishReason::Cancelled | FinishReason::Deadline => note("stopped; the answer stays as far as it came"),
             FinishReason::Length if completion.completion_tokens >= self.args.max_tokens => {
                 note(&format!("cut at --max-tokens {}: /set max-tokens changes it", self.args.max_tokens));
             }

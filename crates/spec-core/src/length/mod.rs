@@ -36,8 +36,10 @@ pub struct Start {
 /// How a round went.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Round {
-    /// Nodes drafted; the target's pass had one row more.
+    /// Nodes drafted; the target's pass had one row more, and those of others.
     pub drafted: usize,
+    /// Rows that the pass had for others.
+    pub company: usize,
     /// Draft tokens accepted and emitted.
     pub accepted: usize,
     /// Tokens emitted, the corrected or bonus token included.

@@ -26,7 +26,7 @@ impl Prices {
 
     /// Learns from a round.
     pub fn enter(&mut self, round: &Round) {
-        self.verify.enter(1 + round.drafted, round.verify);
+        self.verify.enter(round.company + 1 + round.drafted, round.verify);
     }
 
     /// Seconds of a target pass of `rows` rows. More rows never cost less.
@@ -85,9 +85,10 @@ impl Curve {
     const ROW: f64 = 0.03;
 
     fn enter(&mut self, rows: usize, time: Duration) {
-        if let Some(average) = self.times.get_mut(rows) {
-            average.enter(time.as_secs_f64());
+        if rows >= self.times.len() {
+            self.times.resize(rows + 1, Average::default());
         }
+        self.times[rows].enter(time.as_secs_f64());
     }
 
     /// The longest pass that was measured.

@@ -4,9 +4,9 @@ use std::sync::Arc;
 use smallvec::SmallVec;
 use spec_core::{Ask, Average, DraftCost, DraftTree, Gate, NodeId, Origin, Prices, Proposal, Token};
 
-use super::{Class, DraftContext, Drafter, GenerationId, Odds, Work, Worth};
+use super::{Class, DraftContext, Drafter, GenerationId, Member, Odds, Work, Worth};
 use crate::clock::MachineClock;
-use crate::{Clock, Event, RuntimeError, Stream};
+use crate::{Clock, Event, KvUsage, RuntimeError, Stream};
 
 /// Several drafters in one: it puts what they propose into one tree, keeps the nodes that pay, and learns for each generation
 /// which drafters do.
@@ -23,6 +23,8 @@ pub struct Chooser {
     name: String,
     clock: Arc<dyn Clock>,
     states: HashMap<GenerationId, State>,
+    /// By generation that may not have all drafters, those that it may.
+    only: HashMap<GenerationId, Vec<bool>>,
     work: Work,
 }
 
@@ -81,7 +83,14 @@ impl Chooser {
     /// Chooses among `drafters`; of two that propose the same, the first counts. Free ones are best put first.
     pub fn new(drafters: Vec<Box<dyn Drafter>>) -> Self {
         let name = drafters.iter().map(|drafter| drafter.name()).collect::<Vec<_>>().join(" + ");
-        Self { drafters, name, clock: Arc::new(MachineClock::new()), states: HashMap::new(), work: Work::default() }
+        Self {
+            drafters,
+            name,
+            clock: Arc::new(MachineClock::new()),
+            states: HashMap::new(),
+            only: HashMap::new(),
+            work: Work::default(),
+        }
     }
 
     /// Times draft models by another clock.
@@ -93,8 +102,9 @@ impl Chooser {
 
     /// The proposal of the first drafter that has one.
     fn draft_first(&mut self, context: &mut DraftContext<'_>) -> Result<DraftTree, RuntimeError> {
-        for drafter in &mut self.drafters {
-            if !suits(&**drafter, &context.proposal) {
+        for (index, drafter) in self.drafters.iter_mut().enumerate() {
+            let asked = self.only.get(&context.generation).is_none_or(|only| only[index]);
+            if !asked || !suits(&**drafter, &context.proposal) {
                 continue;
             }
             let tree = drafter.draft(lend(context, context.budget, context.context, None))?;
@@ -115,8 +125,9 @@ impl Chooser {
         state: &mut State,
         round: &mut Round,
     ) -> Result<DraftTree, RuntimeError> {
+        let asked = self.only.get(&context.generation).is_none_or(|only| only[index]);
         let drafter = &mut self.drafters[index];
-        if !suits(&**drafter, &context.proposal) {
+        if !asked || !suits(&**drafter, &context.proposal) {
             return Ok(DraftTree::new());
         }
         let arm = &mut state.arms[index];
@@ -144,7 +155,15 @@ impl Chooser {
         let row = row_price(prices);
         let worth = Worth { odds: &arm.odds, tokens: without.tokens, seconds: without.seconds, pass, row };
         let begun = self.clock.now();
-        let tree = drafter.draft(lend(context, budget, seen, (!trial).then_some(worth)))?;
+        let tree = match drafter.draft(lend(context, budget, seen, (!trial).then_some(worth))) {
+            Ok(tree) => tree,
+            // Others hold the draft model's cache: it is left alone for a while. Nothing was drawn before it found that out.
+            Err(RuntimeError::KvExhausted { .. }) => {
+                arm.gate.rest();
+                return Ok(DraftTree::new());
+            }
+            Err(error) => return Err(error),
+        };
         let seconds = (self.clock.now() - begun).as_secs_f64();
         let work = drafter.work();
         self.work.add(work);
@@ -495,7 +514,8 @@ impl Drafter for Chooser {
         let state = self.states.get(&generation);
         let mut nodes = 0;
         for (index, drafter) in self.drafters.iter_mut().enumerate() {
-            if !suits(&**drafter, &proposal) {
+            let asked = self.only.get(&generation).is_none_or(|only| only[index]);
+            if !asked || !suits(&**drafter, &proposal) {
                 continue;
             }
             let worth = match (context.prices, state) {
@@ -549,8 +569,32 @@ impl Drafter for Chooser {
         self.drafters.iter_mut().try_for_each(|drafter| drafter.resume(generation, kept))
     }
 
+    fn members(&self) -> Vec<Member> {
+        self.drafters.iter().flat_map(|drafter| drafter.members()).collect()
+    }
+
+    fn restrict(&mut self, generation: GenerationId, only: Option<&str>) {
+        let means = |drafter: &dyn Drafter, name| drafter.members().iter().any(|member| member.is(name));
+        match only {
+            Some(name) => {
+                let only = self.drafters.iter().map(|drafter| means(&**drafter, name)).collect();
+                self.only.insert(generation, only);
+            }
+            None => drop(self.only.remove(&generation)),
+        }
+    }
+
+    fn kv_usage(&self) -> Option<KvUsage> {
+        self.drafters.iter().find_map(|drafter| drafter.kv_usage())
+    }
+
+    fn suspend(&mut self, generation: GenerationId) {
+        self.drafters.iter_mut().for_each(|drafter| drafter.suspend(generation));
+    }
+
     fn forget(&mut self, generation: GenerationId) {
         self.states.remove(&generation);
+        self.only.remove(&generation);
         self.drafters.iter_mut().for_each(|drafter| drafter.forget(generation));
     }
 }

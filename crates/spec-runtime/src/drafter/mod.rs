@@ -22,7 +22,7 @@ pub use suffix::SuffixDrafter;
 
 use spec_core::{Choices, DraftCost, DraftTree, NodeId, Pipeline, Prices, Proposal, Token};
 
-use crate::{Event, RuntimeError, Stream};
+use crate::{Event, KvUsage, RuntimeError, Stream};
 
 /// Identity of a generation, as drafters know it.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
@@ -91,6 +91,29 @@ impl Work {
     }
 }
 
+/// One of the drafters that a drafter is made of.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Member {
+    /// Its name.
+    pub name: String,
+    /// [`Drafter::has_laws`].
+    pub has_laws: bool,
+    /// [`Drafter::branches`].
+    pub branches: bool,
+}
+
+impl Member {
+    /// The first word of its name: `model` of `model qwen2.5`.
+    pub fn kind(&self) -> &str {
+        self.name.split(' ').next().unwrap_or_default()
+    }
+
+    /// Whether `name` means it: its name or its kind.
+    pub fn is(&self, name: &str) -> bool {
+        self.name == name || self.kind() == name
+    }
+}
+
 /// A source of guesses. Whatever it proposes, the output stays the same; only time changes.
 pub trait Drafter: Send {
     /// Name shown to people.
@@ -121,6 +144,21 @@ pub trait Drafter: Send {
     /// What the last [`draft`](Self::draft) took.
     fn work(&self) -> Work {
         Work::default()
+    }
+
+    /// The drafters that it is made of, which a request can choose among: itself, for most.
+    fn members(&self) -> Vec<Member> {
+        vec![Member { name: self.name().to_owned(), has_laws: self.has_laws(), branches: self.branches() }]
+    }
+
+    /// Lets only the members that a name means draft for a generation ([`Member::is`]); `None` lets all.
+    fn restrict(&mut self, generation: GenerationId, only: Option<&str>) {
+        let _ = (generation, only);
+    }
+
+    /// What the KV cache of its model is used for, if it has one.
+    fn kv_usage(&self) -> Option<KvUsage> {
+        None
     }
 
     /// Does what was put off until drafts are wanted, such as loading a model: asked before the engine's first draft, and not
@@ -216,6 +254,11 @@ pub trait Drafter: Send {
         let _ = kept;
         self.forget(generation);
         Ok(())
+    }
+
+    /// Frees what can be computed anew of a generation that waits, such as the cache of a draft model.
+    fn suspend(&mut self, generation: GenerationId) {
+        let _ = generation;
     }
 
     /// Frees what is kept for a generation.

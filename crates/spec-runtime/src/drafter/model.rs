@@ -9,7 +9,8 @@ use super::reader::Reader;
 use super::shortlist::Shortlist;
 use super::{Class, DraftContext, Drafter, GenerationId, Work};
 use crate::{
-    Batch, Event, HostStream, KvGuard, Model, Row, Rows, RuntimeError, SeqId, Sequence, Stream, VocabularyMap, Want,
+    Batch, Event, HostStream, KvGuard, KvUsage, Model, Row, Rows, RuntimeError, SeqId, Sequence, Stream, VocabularyMap,
+    Want,
 };
 
 /// Drafts with a model of its own: a smaller one, or the target's file opened again. Where the vocabularies differ, a
@@ -493,6 +494,8 @@ impl Drafter for ModelDrafter {
                 _ => shortlist.read(&*self.model, &tokens)?,
             }
         }
+        // A draft of just this text came to nothing for want of room: its last token is looked behind again.
+        let sequence = if sequence.truncate(text.len() - 1)? { sequence } else { Sequence::open(&self.model)? };
         let ahead = ahead.filter(|ahead| ahead.is_behind(context.tokens));
         let (draft, block) = if seen.is_some() {
             // A trial reads the end of the text as if there were nothing before it, on the side.
@@ -562,6 +565,14 @@ impl Drafter for ModelDrafter {
             self.states.insert(generation, state);
         }
         Ok(())
+    }
+
+    fn kv_usage(&self) -> Option<KvUsage> {
+        self.model.kv_usage()
+    }
+
+    fn suspend(&mut self, generation: GenerationId) {
+        self.states.remove(&generation);
     }
 
     fn forget(&mut self, generation: GenerationId) {

@@ -10,7 +10,9 @@ use spec_core::{
 use super::Completion;
 use crate::constraint::ConstraintMasks;
 use crate::emission::Emission;
-use crate::{Emitted, FinishReason, GenerationId, Request, Rows, RuntimeError, Sequence, TokenSource, TokenText};
+use crate::{
+    CancelToken, Emitted, FinishReason, GenerationId, Request, Rows, RuntimeError, Sequence, TokenSource, TokenText,
+};
 
 /// A generation under way. Dropping it frees its KV blocks; its drafter state goes with [`Engine::finish`](crate::Engine::finish)
 /// or when [`Engine::generate`](crate::Engine::generate) returns.
@@ -18,13 +20,16 @@ pub struct Generation {
     pub(super) id: GenerationId,
     pub(super) request: Request,
     pub(super) rule: Box<dyn AcceptanceRule>,
-    pub(super) sequence: Sequence,
+    /// `None` while it waits for its place in the KV cache.
+    pub(super) sequence: Option<Sequence>,
     pub(super) pipeline: Pipeline,
     pub(super) emission: Emission,
     /// Prompt and emitted tokens.
     pub(super) tokens: Vec<Token>,
     /// Whether the target's verdicts say all that the rule asks.
     pub(super) verdicts: bool,
+    /// When the first pass over its prompt began.
+    pub(super) begun: Option<Duration>,
     pub(super) first_token: Option<Duration>,
     /// How long the drafter drafted ahead during the last pass of the target.
     pub(super) drafted_ahead: Duration,
@@ -41,6 +46,45 @@ impl Generation {
     /// The result so far.
     pub fn completion(&self) -> &Completion {
         &self.completion
+    }
+
+    /// Gives it an empty sequence, or one that holds the beginning of its text.
+    pub(super) fn enter(&mut self, sequence: Sequence) -> Result<(), RuntimeError> {
+        if let (Some(tenant), 0, [before @ .., _]) = (self.request.tenant, sequence.kv_len()?, &self.tokens[..]) {
+            sequence.adopt(tenant, before)?;
+        }
+        if self.first_token.is_none() && self.begun.is_none() {
+            self.completion.cached_tokens = sequence.kv_len()?;
+        }
+        self.sequence = Some(sequence);
+        Ok(())
+    }
+
+    /// Tokens that the cache holds.
+    pub(crate) fn kv_len(&self) -> usize {
+        self.sequence.as_ref().and_then(|sequence| sequence.kv_len().ok()).unwrap_or(0)
+    }
+
+    /// Tokens that may still be emitted.
+    pub(crate) fn remaining(&self) -> usize {
+        self.emission.remaining()
+    }
+
+    /// Lowers the number of tokens that may be emitted.
+    pub(crate) fn limit(&mut self, max_tokens: usize) {
+        self.emission.limit(max_tokens);
+    }
+
+    pub(crate) fn cancel_token(&self) -> &CancelToken {
+        &self.request.cancel
+    }
+
+    pub(crate) fn count_preemption(&mut self) {
+        self.completion.preempted += 1;
+    }
+
+    pub(crate) fn into_completion(self) -> Completion {
+        self.completion
     }
 
     /// The randomness of the round that begins now; drafting and judging ask it for different purposes.
@@ -98,7 +142,7 @@ impl Generation {
         logits: &[f32],
         sink: &mut dyn FnMut(&Emitted),
     ) -> Result<(), RuntimeError> {
-        let emitted = Emitted { source, rejected, ..self.emission.push(token, &text.bytes(token)) };
+        let mut emitted = Emitted { source, rejected, ..self.emission.push(token, &text.bytes(token)) };
         self.tokens.push(token);
         self.pipeline.push(token);
         let completion = &mut self.completion;
@@ -107,7 +151,9 @@ impl Generation {
         if emitted.shown {
             completion.tokens.push(token);
             if let (Some(all), Some(n)) = (&mut completion.logprobs, self.request.logprobs) {
-                all.push(top_log_probabilities(logits, text.vocab(), token, n)?);
+                let logprob = top_log_probabilities(logits, text.vocab(), token, n)?;
+                emitted.logprob = Some(logprob.clone());
+                all.push(logprob);
             }
         }
         match emitted.finish {
@@ -118,15 +164,15 @@ impl Generation {
         Ok(())
     }
 
-    pub(super) fn cancel(&mut self, sink: &mut dyn FnMut(&Emitted)) {
+    /// Ends it before its time.
+    pub(crate) fn stop(&mut self, reason: FinishReason, sink: &mut dyn FnMut(&Emitted)) {
+        self.end(reason);
         let text = self.emission.flush();
         if !text.is_empty() {
             self.completion.text.push_str(&text);
             let token = self.tokens[self.tokens.len() - 1];
-            let finish = Some(FinishReason::Cancelled);
-            sink(&Emitted { token, text, finish, ..Emitted::default() });
+            sink(&Emitted { token, text, finish: Some(reason), ..Emitted::default() });
         }
-        self.end(FinishReason::Cancelled);
     }
 
     pub(super) fn end(&mut self, reason: FinishReason) {
@@ -145,27 +191,25 @@ pub(super) struct Judged {
     pub(super) accepted: usize,
 }
 
-/// Rows of a pass from row `first` on.
-pub(super) struct LogitsOf {
-    pub(super) rows: Box<dyn Rows>,
-    pub(super) first: usize,
-}
-
-impl LogitsOf {
-    /// So many rows: their logits, or where verdicts were asked for over this many tokens, what the device says.
-    pub(super) fn collect(&self, count: usize, verdicts: Option<usize>) -> Result<Scored<'_>, RuntimeError> {
-        let mut scored = Scored { logits: Vec::with_capacity(count), argmax: Vec::with_capacity(count) };
-        for row in self.first..self.first + count {
-            // Rows may be wider than the vocabulary: then the tokens have to be looked at, and not the padding.
-            let argmax = match verdicts {
-                Some(vocab) => self.rows.verdict(row)?.filter(|&token| (token as usize) < vocab),
-                None => None,
-            };
-            scored.logits.push(if argmax.is_some() { &[] } else { self.rows.logits(row)? });
-            scored.argmax.push(argmax);
-        }
-        Ok(scored)
+/// `count` rows of a pass from row `first` on: their logits, or where verdicts were asked for over so many tokens, what the device
+/// says.
+pub(super) fn collect(
+    rows: &dyn Rows,
+    first: usize,
+    count: usize,
+    verdicts: Option<usize>,
+) -> Result<Scored<'_>, RuntimeError> {
+    let mut scored = Scored { logits: Vec::with_capacity(count), argmax: Vec::with_capacity(count) };
+    for row in first..first + count {
+        // Rows may be wider than the vocabulary: then the tokens have to be looked at, and not the padding.
+        let argmax = match verdicts {
+            Some(vocab) => rows.verdict(row)?.filter(|&token| (token as usize) < vocab),
+            None => None,
+        };
+        scored.logits.push(if argmax.is_some() { &[] } else { rows.logits(row)? });
+        scored.argmax.push(argmax);
     }
+    Ok(scored)
 }
 
 /// What is known of the rows of a pass.

@@ -4,26 +4,24 @@ mod ahead;
 mod generation;
 mod round;
 mod session;
+mod terms;
 
 pub use generation::Generation;
+pub(crate) use round::panic_message;
+pub use round::{RowShare, Turn};
 pub use session::Session;
+pub(crate) use terms::Terms;
 
-use std::hash::{BuildHasher, RandomState};
 use std::sync::Arc;
 use std::time::Duration;
 
-use spec_core::{
-    AcceptanceRule, Coupled, DraftCost, DraftTree, Greedy, Noise, NoiseScan, Pipeline, RowKernels, ScalarScan, Start,
-    Token, TokenLogProb,
-};
+use spec_core::{DraftCost, RowKernels, ScalarScan, Start, Token, TokenLogProb};
 
 use crate::clock::MachineClock;
-use crate::emission::Emission;
 use crate::{
-    Batch, Clock, Drafter, Emitted, FinishReason, GenerationId, HostStream, KvGuard, Model, Request, RequestRule,
-    RuntimeError, Sequence, SpeculationStats, Stream, Timings, TokenText, Want,
+    Clock, DraftWith, Drafter, Emitted, FinishReason, GenerationId, HostStream, KvUsage, Model, Request, RuntimeError,
+    Sequence, SpeculationStats, Stream, Timings, TokenText,
 };
-use generation::LogitsOf;
 use session::Kept;
 
 /// A target model, its vocabulary, and perhaps a drafter.
@@ -67,6 +65,8 @@ pub struct Completion {
     pub speculation: SpeculationStats,
     /// Where the time went.
     pub timings: Timings,
+    /// How often it had to give its place in the KV cache to others, and read its text anew.
+    pub preempted: usize,
 }
 
 impl Engine {
@@ -129,67 +129,52 @@ impl Engine {
 
     /// [`start`](Self::start), on what is kept of a text before: it is taken once the request has passed its checks.
     fn start_from(&mut self, request: Request, kept: &mut Option<Kept>) -> Result<Generation, RuntimeError> {
-        let vocab = self.text.vocab();
-        let context = self.target.config().context;
-        if vocab > self.target.config().vocab {
-            return Err(RuntimeError::BadRequest {
-                field: "vocabulary",
-                reason: format!("the tokenizer has {vocab} tokens, the model's rows {}", self.target.config().vocab),
-            });
-        }
-        request.check(vocab, context)?;
-        let verdicts = self.target.gives_verdicts() && request.is_judged_by_argmax();
-        let seed = request.seed.unwrap_or_else(fresh_seed);
-        let mut pipeline = Pipeline::new(request.sampling.clone(), vocab)?.with_kernels(Arc::clone(&self.kernels));
-        pipeline.extend(&request.prompt);
-        let mut request = request;
-        let noise = Noise::with_choice(seed, request.choice);
-        let scan: Arc<dyn NoiseScan> = Arc::clone(&self.kernels) as _;
-        let rule = match request.rule.take() {
-            Some(RequestRule::Own(rule)) => rule,
-            Some(RequestRule::Named(name)) => name.build(noise, &scan),
-            None if request.sampling.is_greedy() => Box::new(Greedy),
-            None => Box::new(Coupled::new(noise, scan)),
-        };
-        self.check_rule(&*rule)?;
-        let drafter = self.drafter.as_ref().map_or(DraftCost::Free, |drafter| drafter.cost());
-        request.draft_len.start(Start { prompt_len: request.prompt.len(), drafter });
-        let mut stop = request.stop.clone();
-        // The last position holds the last token that is fed; one more can be sampled from its row.
-        stop.max_tokens = stop.max_tokens.min(context + 1 - request.prompt.len());
+        let mut generation = self.terms().generation(request)?;
         let (id, sequence) = match kept.take() {
-            Some(kept) => self.resume(kept, &request)?,
+            Some(kept) => self.resume(kept, &generation.request)?,
             None => (self.fresh_id(), Sequence::open(&self.target)?),
         };
-        if let (Some(tenant), 0, [before @ .., _]) = (request.tenant, sequence.kv_len()?, &request.prompt[..]) {
-            sequence.adopt(tenant, before)?;
+        self.enrol(&mut generation, id);
+        generation.enter(sequence)?;
+        Ok(generation)
+    }
+
+    /// What requests are judged by before anything is computed.
+    pub(crate) fn terms(&self) -> Terms {
+        Terms {
+            target: Arc::clone(&self.target),
+            text: Arc::clone(&self.text),
+            kernels: Arc::clone(&self.kernels),
+            drafters: self.drafter.as_deref().map(Drafter::members).unwrap_or_default(),
         }
-        Ok(Generation {
-            id,
-            pipeline,
-            emission: Emission::new(stop),
-            tokens: request.prompt.clone(),
-            verdicts,
-            first_token: None,
-            drafted_ahead: Duration::ZERO,
-            completion: Completion {
-                tokens: Vec::new(),
-                text: String::new(),
-                finish: FinishReason::Length,
-                prompt_tokens: request.prompt.len(),
-                cached_tokens: sequence.kv_len()?,
-                completion_tokens: 0,
-                seed,
-                logprobs: request.logprobs.map(|_| Vec::new()),
-                rule: rule.name(),
-                speculation: SpeculationStats::default(),
-                timings: Timings::default(),
-            },
-            finished: false,
-            rule,
-            request,
-            sequence,
-        })
+    }
+
+    /// Makes a generation known to its policy and its drafter.
+    fn enrol(&mut self, generation: &mut Generation, id: GenerationId) {
+        generation.id = id;
+        let cost = self.drafter.as_ref().map_or(DraftCost::Free, |drafter| drafter.cost());
+        generation.request.draft_len.start(Start { prompt_len: generation.request.prompt.len(), drafter: cost });
+        if let Some(drafter) = &mut self.drafter {
+            let only = match &generation.request.draft_with {
+                DraftWith::Only(name) => Some(&**name),
+                DraftWith::All | DraftWith::Nothing => None,
+            };
+            drafter.restrict(id, only);
+        }
+    }
+
+    /// Begins with a generation that its terms have made.
+    pub(crate) fn admit(&mut self, generation: &mut Generation) {
+        let id = self.fresh_id();
+        self.enrol(generation, id);
+    }
+
+    /// Frees what a generation holds of the caches; it reads its text anew when it goes on.
+    pub(crate) fn suspend(&mut self, generation: &mut Generation) {
+        generation.sequence = None;
+        if let Some(drafter) = &mut self.drafter {
+            drafter.suspend(generation.id);
+        }
     }
 
     fn fresh_id(&mut self) -> GenerationId {
@@ -197,23 +182,20 @@ impl Engine {
         GenerationId(self.started)
     }
 
-    /// Refuses what the rule cannot judge before anything is drafted.
-    fn check_rule(&self, rule: &dyn AcceptanceRule) -> Result<(), RuntimeError> {
-        let Some(drafter) = &self.drafter else { return Ok(()) };
-        let bad = |reason: String| Err(RuntimeError::BadRequest { field: "rule", reason });
-        let (rule_name, name) = (rule.name(), drafter.name());
-        if rule.chains_only() && drafter.branches() {
-            return bad(format!(
-                "{rule_name} judges chains, and drafter {name} proposes trees; choose another of either"
-            ));
-        }
-        if rule.needs_confidence() && !drafter.has_laws() {
-            return bad(format!(
-                "{rule_name} compares with the drafter's probabilities, and drafter {name} has none; draft with a model, \
-                 or choose another rule"
-            ));
-        }
-        Ok(())
+    pub(crate) fn now(&self) -> Duration {
+        self.clock.now()
+    }
+
+    pub(crate) fn clock(&self) -> Arc<dyn Clock> {
+        Arc::clone(&self.clock)
+    }
+
+    pub(crate) fn target(&self) -> &Arc<dyn Model> {
+        &self.target
+    }
+
+    pub(crate) fn draft_kv(&self) -> Option<KvUsage> {
+        self.drafter.as_ref().and_then(|drafter| drafter.kv_usage())
     }
 
     /// One step: the prefill and the first token, or one round. Each emitted token goes to `sink`.
@@ -222,19 +204,15 @@ impl Engine {
     /// # Errors
     /// What the devices, the sampling pipeline or the rule report; KV caches are rolled back then.
     pub fn step(&mut self, generation: &mut Generation, sink: &mut dyn FnMut(&Emitted)) -> Result<bool, RuntimeError> {
-        if generation.finished {
-            return Ok(false);
+        loop {
+            let read_prompt = generation.first_token.is_some();
+            let most = self.target.config().max_rows;
+            let turn = Turn { generation: &mut *generation, sink: &mut *sink };
+            let goes_on = self.step_all(&mut [turn], &RowShare { most, beside: most, catches: false }).remove(0)?;
+            if !goes_on || read_prompt || generation.first_token.is_some() {
+                return Ok(goes_on);
+            }
         }
-        if generation.emission.remaining() == 0 {
-            generation.end(FinishReason::Length);
-        } else if generation.first_token.is_none() {
-            self.prefill(generation, sink)?;
-        } else if generation.request.cancel.is_cancelled() {
-            generation.cancel(sink);
-        } else {
-            self.round(generation, sink)?;
-        }
-        Ok(!generation.finished)
     }
 
     /// Frees the drafter's state and gives the result so far.
@@ -263,36 +241,6 @@ impl Engine {
         }
     }
 
-    fn prefill(&mut self, generation: &mut Generation, sink: &mut dyn FnMut(&Emitted)) -> Result<(), RuntimeError> {
-        let begun = self.clock.now();
-        self.put_target_behind_drafter()?;
-        let end = generation.tokens.len();
-        let rows = loop {
-            if generation.request.cancel.is_cancelled() {
-                generation.cancel(sink);
-                return Ok(());
-            }
-            let done = generation.sequence.kv_len()?;
-            let next = end.min(done + self.target.config().max_rows);
-            let want = if next == end { Want::Logits } else { Want::Nothing };
-            let batch = Batch::chain(generation.sequence.id(), &generation.tokens[done..next], done, None, want);
-            let guard = KvGuard::reserve(&generation.sequence, next - done)?;
-            let pass = self.target.submit(&*self.stream, &batch)?;
-            if done == 0 {
-                self.read_prompt(generation)?;
-            }
-            let rows = pass.wait()?;
-            guard.commit_chain(next - done)?;
-            if next == end {
-                break LogitsOf { rows, first: next - done - 1 };
-            }
-        };
-        generation.completion.timings.prefill = self.clock.now() - begun;
-        generation.judge(&*self.text, &DraftTree::new(), &rows.collect(1, None)?, sink)?;
-        generation.first_token = Some(self.clock.now());
-        Ok(())
-    }
-
     /// Lets passes of the drafter begin behind all that the target's stream was given. Models may share a pool of KV blocks, and
     /// tokens that a commit moves are read from blocks that are free already.
     fn put_drafter_behind_target(&self) -> Result<(), RuntimeError> {
@@ -306,10 +254,4 @@ impl Engine {
     fn put_target_behind_drafter(&self) -> Result<(), RuntimeError> {
         self.drafter.as_ref().map_or(Ok(()), |drafter| drafter.precede(&*self.stream))
     }
-}
-
-/// Entropy of the operating system, by way of the standard library's hash keys.
-fn fresh_seed() -> u64 {
-    let since = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap_or(Duration::ZERO);
-    RandomState::new().hash_one(since.as_nanos())
 }

@@ -76,7 +76,8 @@ impl Session {
         }
         let super::Generation { id, sequence, tokens, completion, request, .. } = generation;
         let tenant = request.tenant;
-        self.kept = Some(Kept { id, engine: Arc::clone(&engine.identity), sequence, tenant, tokens });
+        let engine = Arc::clone(&engine.identity);
+        self.kept = sequence.map(|sequence| Kept { id, engine, sequence, tenant, tokens });
         Ok(completion)
     }
 

@@ -4,7 +4,7 @@ use std::borrow::Cow;
 
 use serde_json::Value;
 use spec_runtime::{
-    Chooser, Constraint, FinishReason, Grammar, Grammars, SuffixDrafter, TokenRole, TokenSet, TokenText,
+    Chooser, Constraint, FinishReason, Form, Grammar, Grammars, SuffixDrafter, TokenRole, TokenSet, TokenText,
 };
 
 use super::*;
@@ -121,6 +121,49 @@ fn a_schema_that_allows_everything_ends_where_its_value_ends() {
     }
     let object = answer(None, constrained(grammars.json_object().expect("a grammar"), 0.0, 0));
     assert!(object.text.starts_with('{'), "{}", object.text);
+}
+
+#[test]
+fn json_between_tags_is_forced_with_its_markers_and_lossless() {
+    let grammars = grammars();
+    // The token that begins a text, and is in none, as the tag that opens.
+    let marker = VOCAB as Token - 3;
+    let call = |name: &str| {
+        Form::Sequence(vec![
+            Form::Token(marker),
+            Form::Text(format!("\n{{\"name\": \"{name}\", \"arguments\": ")),
+            Form::Json(RECORD.into()),
+            Form::Text("}</call>".into()),
+        ])
+    };
+    let form = Form::Repeated(Box::new(Form::Either(vec![call("left \\ \"{}\""), call("right")])));
+    for temperature in [0.0, 0.9] {
+        let with = |k| constrained(grammars.form(&form).expect("a form"), temperature, k);
+        let expected = answer(None, with(0));
+        let (first, rest) = expected.tokens.split_first().expect("an answer");
+        assert_eq!(*first, marker);
+        assert!(rest.contains(&marker) || expected.finish == FinishReason::Stop, "{}", expected.text);
+        assert!(expected.text.starts_with("\n{\"name\": \""), "{}", expected.text);
+        assert!(expected.text.contains("\"count\""), "{}", expected.text);
+        for k in [1, 3, 5] {
+            let got = answer(Some(auto()), with(k));
+            assert_eq!((&got.tokens, got.finish), (&expected.tokens, expected.finish), "k {k}");
+            assert!(got.speculation.forced > 0 && got.speculation.accepted > 0, "k {k}: {:?}", got.speculation);
+        }
+    }
+    let mut sole =
+        grammars.form(&Form::Sequence(vec![Form::Text("a".into()), Form::Token(marker), Form::Text("b".into())]));
+    let forced = sole.as_mut().expect("a form").forced(8, VOCAB, &ENDS).expect("an answer");
+    assert_eq!(forced, [Token::from(b'a'), marker, Token::from(b'b')]);
+}
+
+#[test]
+fn forms_that_name_nothing_are_refused() {
+    let grammars = grammars();
+    let refused = grammars.form(&Form::Repeated(Box::new(Form::Token(VOCAB as Token)))).expect_err("no such token");
+    assert!(refused.to_string().contains(&VOCAB.to_string()), "{refused}");
+    let refused = grammars.form(&Form::Sequence(vec![Form::Json("{\"type\": \"wish\"}".into())])).expect_err("no type");
+    assert!(refused.to_string().contains("wish"), "{refused}");
 }
 
 /// A generator of choices for walks.

@@ -1,0 +1,65 @@
+//! `spec serve`.
+
+use std::path::PathBuf;
+
+use clap::Args;
+
+use super::ModelArgs;
+use crate::memory::Size;
+
+#[derive(Debug, Args)]
+pub(crate) struct ServeArgs {
+    #[command(flatten)]
+    pub(crate) model: ModelArgs,
+
+    /// The address to listen on; other machines reach it by 0.0.0.0, for which --api-keys is meant
+    #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1", help_heading = "Service")]
+    pub(crate) host: String,
+
+    /// The port to listen on; 0 takes a free one and prints it
+    #[arg(long, value_name = "N", default_value_t = 8080, help_heading = "Service")]
+    pub(crate) port: u16,
+
+    /// Let in only who has a key of this file: one a line, a name behind it where you like
+    #[arg(long, value_name = "FILE", help_heading = "Service")]
+    pub(crate) api_keys: Option<PathBuf>,
+
+    /// The model's name in answers; that of its file when not given. Requests may name any
+    #[arg(long, value_name = "NAME", help_heading = "Service")]
+    pub(crate) served_model_name: Option<String>,
+
+    /// Log the bodies of requests, prompts included
+    #[arg(long, help_heading = "Service")]
+    pub(crate) log_prompts: bool,
+
+    /// Answers under way at once
+    #[arg(long, value_name = "N", default_value_t = 8, value_parser = batch, help_heading = "Limits")]
+    pub(crate) max_batch: usize,
+
+    /// Answers that may wait beside; more are refused with 429
+    #[arg(long, value_name = "N", default_value_t = 64, help_heading = "Limits")]
+    pub(crate) max_queue: usize,
+
+    /// Positions of an answer with its prompt; 4096 when not given, or what the model was trained for if that is less
+    #[arg(long, value_name = "N", help_heading = "Limits")]
+    pub(crate) context: Option<usize>,
+
+    /// Tokens of an answer at most, and for requests that do not say
+    #[arg(long, value_name = "N", default_value_t = 2048, help_heading = "Limits")]
+    pub(crate) max_tokens: usize,
+
+    /// Tokens of a prompt at most; what the context holds when not given
+    #[arg(long, value_name = "N", help_heading = "Limits")]
+    pub(crate) max_prompt_tokens: Option<usize>,
+
+    /// Bytes of a request's body at most, such as 300kB or 4MiB
+    #[arg(long, value_name = "SIZE", default_value = "4MiB", help_heading = "Limits")]
+    pub(crate) max_body: Size,
+}
+
+fn batch(text: &str) -> Result<usize, String> {
+    match text.parse() {
+        Ok(count) if (1..=256).contains(&count) => Ok(count),
+        _ => Err("give a number from 1 to 256".into()),
+    }
+}

@@ -1,0 +1,124 @@
+//! `spec serve`: the model behind an OpenAI-compatible interface.
+
+use std::borrow::Cow;
+use std::net::IpAddr;
+use std::process::ExitCode;
+use std::sync::Arc;
+
+use anyhow::Result;
+use spec_core::Token;
+use spec_model::{ChatTemplate, Conversation};
+use spec_runtime::{TokenRole, TokenText};
+use spec_server::{Keys, Language, Listening, RequestLimits, Server, ServerOptions, Service, ServiceOptions};
+
+use crate::args::{ModelArgs, ServeArgs};
+use crate::memory::Room;
+use crate::session::{Opened, Session, Vocabulary};
+use crate::usage;
+
+/// Positions of an answer with its prompt, unless told otherwise.
+const CONTEXT: usize = 4096;
+
+/// A model's tokenizer and template, as the service sees them.
+struct Speech {
+    vocabulary: Arc<Vocabulary>,
+    template: Option<ChatTemplate>,
+}
+
+impl TokenText for Speech {
+    fn vocab(&self) -> usize {
+        self.vocabulary.vocab()
+    }
+
+    fn bytes(&self, token: Token) -> Cow<'_, [u8]> {
+        self.vocabulary.bytes(token)
+    }
+
+    fn label(&self, token: Token) -> Cow<'_, str> {
+        self.vocabulary.label(token)
+    }
+
+    fn role(&self, token: Token) -> TokenRole {
+        self.vocabulary.role(token)
+    }
+}
+
+impl Language for Speech {
+    fn encode(&self, text: &str, special: bool) -> Result<Vec<Token>, String> {
+        self.vocabulary.0.encode(text, special).map_err(|error| error.to_string())
+    }
+
+    fn decode(&self, ids: &[Token]) -> String {
+        // The ids have been compared with the vocabulary.
+        self.vocabulary.0.decode(ids).unwrap_or_default()
+    }
+
+    fn render(&self, conversation: &Conversation<'_>) -> Option<Result<String, String>> {
+        Some(self.template.as_ref()?.render_json(conversation).map_err(|error| error.to_string()))
+    }
+
+    fn end_ids(&self) -> &[Token] {
+        self.vocabulary.0.end_ids()
+    }
+}
+
+pub(crate) fn run(args: ServeArgs) -> Result<ExitCode> {
+    tracing_subscriber::fmt().with_writer(std::io::stderr).with_target(false).init();
+    args.model.lengths().map_err(usage)?;
+    if args.max_tokens == 0 {
+        return Err(usage("--max-tokens 0 leaves no answer; give at least 1"));
+    }
+    let keys = args.api_keys.as_deref().map(Keys::read).transpose()?;
+    let opened = Opened::open(&args.model.model, args.model.text.pre_tokenizer.as_deref())?;
+    let trained = opened.checkpoint.config().context_length;
+    let context = args.context.unwrap_or_else(|| trained.min(CONTEXT));
+    if context > trained || context == 0 {
+        return Err(usage(format!("--context {context}: the model was trained for {trained} positions")));
+    }
+    // Before what takes long, so that an address that is taken is told at once. Who connects meanwhile waits.
+    let listening = Listening::bind(&args.host, args.port)?;
+    let address = listening.address()?;
+    if keys.is_none() && !address.ip().is_loopback() {
+        tracing::warn!("{} is open to other machines, and there are no keys: --api-keys FILE", shown(address.ip()));
+    }
+    let room = Room { context, parallel: args.max_batch, kv_tokens: None };
+    let mut session = Session::load(&args.model, &opened, room)?;
+    if let Some(drafter) = &mut session.drafter {
+        // Nobody's first answer waits for it.
+        drafter.prepare()?;
+    }
+    session.notes.print();
+    if let Some(warning) = session.device.warning() {
+        tracing::warn!("{warning}");
+    }
+    let engine = session.engine();
+    let drafter = engine.drafter().unwrap_or("none").to_owned();
+    let service = Service::start(engine, ServiceOptions { max_running: args.max_batch, max_queue: args.max_queue })?;
+    let name = args.served_model_name.clone().unwrap_or_else(|| opened.checkpoint.name().to_owned());
+    let language = Speech { vocabulary: Arc::clone(&opened.vocabulary), template: opened.checkpoint.chat_template()? };
+    let options = ServerOptions {
+        served_model_name: name.clone(),
+        keys,
+        max_body_bytes: args.max_body.0,
+        log_prompts: args.log_prompts,
+        ..ServerOptions::default()
+    };
+    let limits = limits(args.model, context, args.max_tokens.min(context), args.max_prompt_tokens);
+    let server = Server::new(listening, Arc::new(language), service, limits, options);
+    tracing::info!("{name}; drafts: {drafter}; {} answers at once, {context} positions each", args.max_batch);
+    println!("serving {name} at http://{address}");
+    server.run()?;
+    Ok(ExitCode::SUCCESS)
+}
+
+fn limits(model: ModelArgs, context: usize, max_tokens: usize, max_prompt_tokens: Option<usize>) -> RequestLimits {
+    let draft_width = model.draft_width.unwrap_or(usize::MAX);
+    // The flags have been checked.
+    let draft_len = Arc::new(move || model.lengths().unwrap_or_else(|_| Box::new(spec_core::Goodput::default())));
+    let max_prompt_tokens = max_prompt_tokens.unwrap_or(context);
+    RequestLimits { context, max_tokens, max_prompt_tokens, draft_len, draft_width }
+}
+
+fn shown(ip: IpAddr) -> String {
+    if ip.is_unspecified() { "every address of this machine".to_owned() } else { ip.to_string() }
+}

@@ -1,0 +1,162 @@
+//! What goes wrong, as clients of the API are told.
+
+use axum::body::Body;
+use axum::http::{HeaderValue, Response, StatusCode, header};
+use serde_json::json;
+use spec_runtime::RuntimeError;
+
+use crate::service::Refused;
+
+/// Seconds that a client is asked to wait when the queue is full.
+const RETRY_AFTER: u32 = 1;
+
+/// What can go wrong before the service runs.
+#[non_exhaustive]
+#[derive(Debug, thiserror::Error)]
+pub enum ServerError {
+    /// The keys' file cannot be used.
+    #[error("keys file {file}: {reason}")]
+    Keys {
+        /// The file.
+        file: String,
+        /// What is wrong, with the line where there is one.
+        reason: String,
+    },
+    /// The address cannot be listened on.
+    #[error("cannot listen on {address}: {source}; choose another --port, or 0 for a free one")]
+    Listen {
+        /// The address.
+        address: String,
+        /// The system's reason.
+        source: std::io::Error,
+    },
+    /// The system refused what the service needs to run.
+    #[error("{what}: {source}")]
+    System {
+        /// What was asked of it.
+        what: &'static str,
+        /// Its reason.
+        source: std::io::Error,
+    },
+    /// A batch's file cannot be used.
+    #[error("{file}: {reason}")]
+    Batch {
+        /// The file.
+        file: String,
+        /// What is wrong with it, with the line where there is one.
+        reason: String,
+    },
+    /// The model cannot be served.
+    #[error(transparent)]
+    Runtime(#[from] RuntimeError),
+}
+
+/// A refusal: a status, and the object `{"error": {message, type, param, code}}`.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct ApiError {
+    /// The HTTP status.
+    pub status: StatusCode,
+    /// What is wrong, and what to do.
+    pub message: String,
+    /// The field that it is about.
+    pub param: Option<String>,
+    /// A name for programs.
+    pub code: &'static str,
+    retry_after: Option<u32>,
+}
+
+impl ApiError {
+    /// An error of this status.
+    pub fn new(status: StatusCode, code: &'static str, message: impl Into<String>) -> Self {
+        Self { status, message: message.into(), param: None, code, retry_after: None }
+    }
+
+    /// A field that is wrong.
+    pub fn field(param: impl Into<String>, message: impl Into<String>) -> Self {
+        let error = Self::new(StatusCode::BAD_REQUEST, "invalid_value", message);
+        Self { param: Some(param.into()), ..error }
+    }
+
+    /// Gives the error another name for programs.
+    #[must_use]
+    pub fn with_code(self, code: &'static str) -> Self {
+        Self { code, ..self }
+    }
+
+    /// The object that clients read.
+    pub fn body(&self) -> serde_json::Value {
+        let kind = match self.status.as_u16() {
+            401 => "authentication_error",
+            429 => "rate_limit_error",
+            500.. => "server_error",
+            _ => "invalid_request_error",
+        };
+        json!({ "error": { "message": self.message, "type": kind, "param": self.param, "code": self.code } })
+    }
+
+    /// The whole response.
+    pub fn response(&self) -> Response<Body> {
+        let mut response = Response::new(Body::from(self.body().to_string()));
+        *response.status_mut() = self.status;
+        let headers = response.headers_mut();
+        headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("application/json"));
+        if let Some(seconds) = self.retry_after {
+            headers.insert(header::RETRY_AFTER, seconds.into());
+        }
+        if self.status == StatusCode::UNAUTHORIZED {
+            headers.insert(header::WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"));
+        }
+        response
+    }
+}
+
+impl axum::response::IntoResponse for ApiError {
+    fn into_response(self) -> Response<Body> {
+        self.response()
+    }
+}
+
+/// The field of the API that a field of the runtime was read from.
+fn api_field(field: &str) -> &str {
+    match field {
+        "rule" => "speculation.rule",
+        "json_schema" => "response_format",
+        "grammar" => "tools",
+        "drafter" | "draft_with" => "speculation.drafter",
+        "draft_len" => "speculation.draft_len",
+        other => other,
+    }
+}
+
+impl From<RuntimeError> for ApiError {
+    fn from(error: RuntimeError) -> Self {
+        let message = error.to_string();
+        match error {
+            RuntimeError::BadRequest { field, reason } => Self::field(api_field(field), format!("{field}: {reason}")),
+            RuntimeError::BadToken { .. } => Self::field("prompt", message),
+            RuntimeError::ContextExceeded { .. } => Self::field("prompt", message).with_code("context_length_exceeded"),
+            RuntimeError::KvExhausted { .. } => {
+                let error = Self::new(StatusCode::SERVICE_UNAVAILABLE, "kv_cache_full", message);
+                Self { retry_after: Some(RETRY_AFTER), ..error }
+            }
+            // Its grammar came with the request, and so did what exceeds the parser's limits.
+            RuntimeError::Constraint { .. } => Self::field("response_format", message).with_code("constraint_failed"),
+            RuntimeError::Device { .. } => Self::new(StatusCode::SERVICE_UNAVAILABLE, "device_failed", message),
+            _ => Self::new(StatusCode::INTERNAL_SERVER_ERROR, "generation_failed", message),
+        }
+    }
+}
+
+impl From<Refused> for ApiError {
+    fn from(refused: Refused) -> Self {
+        let message = refused.to_string();
+        match refused {
+            Refused::QueueFull { .. } => {
+                let error = Self::new(StatusCode::TOO_MANY_REQUESTS, "queue_full", message);
+                Self { retry_after: Some(RETRY_AFTER), ..error }
+            }
+            Refused::Stopping => Self::new(StatusCode::SERVICE_UNAVAILABLE, "stopping", message),
+            Refused::DeviceLost { .. } => Self::new(StatusCode::SERVICE_UNAVAILABLE, "device_lost", message),
+        }
+    }
+}

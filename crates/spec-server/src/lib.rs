@@ -1,0 +1,34 @@
+//! An OpenAI-compatible HTTP service over the speculative engine.
+//!
+//! [`Service`] runs an engine on a thread of its own; [`Server`] reads requests by tables of fields, composes generations of them,
+//! and writes what the engine emits, whole or as a stream. What is not supported is refused by name: nothing is dropped in silence.
+#![deny(missing_docs)]
+#![forbid(unsafe_code)]
+
+mod answers;
+pub mod batch;
+mod compose;
+#[cfg(test)]
+mod dashboard;
+mod error;
+mod fields;
+mod keys;
+mod language;
+mod local;
+mod metrics;
+pub mod openapi;
+pub mod page;
+mod protocol;
+mod routes;
+mod server;
+mod service;
+pub mod tools;
+mod write;
+
+pub use compose::RequestLimits;
+pub use error::{ApiError, ServerError};
+pub use keys::Keys;
+pub use language::Language;
+pub use local::Local;
+pub use server::{Listening, Server, ServerOptions};
+pub use service::{Job, JobEvent, Refused, Service, ServiceOptions, Status};

@@ -1,0 +1,313 @@
+//! Figures of all requests, as Prometheus reads them.
+
+use std::fmt::Write as _;
+use std::time::Duration;
+
+use parking_lot::Mutex;
+use spec_runtime::{Completion, PositionStats};
+
+use crate::service::Status;
+
+/// Seconds.
+const WAITS: &[f64] = &[0.001, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 120.0];
+/// Shares.
+const SHARES: &[f64] = &[0.0, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 1.0];
+const FINISHES: [&str; 4] = ["stop", "length", "cancelled", "failed"];
+
+/// What is counted since the start.
+#[derive(Debug)]
+pub(crate) struct Metrics(Mutex<Counts>);
+
+#[derive(Debug)]
+struct Counts {
+    finished: [u64; FINISHES.len()],
+    refused: u64,
+    prompt: usize,
+    cached: usize,
+    generated: usize,
+    rounds: usize,
+    drafts: usize,
+    drafted: usize,
+    accepted: usize,
+    emitted: usize,
+    by_position: Vec<PositionStats>,
+    acceptance: Histogram,
+    queue: Histogram,
+    first_token: Histogram,
+    between_tokens: Histogram,
+    /// Prefill, draft, verify, sample, rollback.
+    phases: [Duration; 5],
+}
+
+const PHASES: [&str; 5] = ["prefill", "draft", "verify", "sample", "rollback"];
+
+impl Default for Metrics {
+    fn default() -> Self {
+        Self(Mutex::new(Counts {
+            finished: [0; FINISHES.len()],
+            refused: 0,
+            prompt: 0,
+            cached: 0,
+            generated: 0,
+            rounds: 0,
+            drafts: 0,
+            drafted: 0,
+            accepted: 0,
+            emitted: 0,
+            by_position: Vec::new(),
+            acceptance: Histogram::new(SHARES),
+            queue: Histogram::new(WAITS),
+            first_token: Histogram::new(WAITS),
+            between_tokens: Histogram::new(WAITS),
+            phases: [Duration::ZERO; PHASES.len()],
+        }))
+    }
+}
+
+impl Metrics {
+    /// A request began, having waited so long.
+    pub(crate) fn started(&self, queued: Duration) {
+        self.0.lock().queue.observe(queued.as_secs_f64());
+    }
+
+    /// A request's first token came so long after the request.
+    pub(crate) fn first_token(&self, after: Duration) {
+        self.0.lock().first_token.observe(after.as_secs_f64());
+    }
+
+    /// A token came so long after the one before it. Tokens of one block come together.
+    pub(crate) fn next_token(&self, after: Duration) {
+        self.0.lock().between_tokens.observe(after.as_secs_f64());
+    }
+
+    /// A request was not taken.
+    pub(crate) fn refused(&self) {
+        self.0.lock().refused += 1;
+    }
+
+    /// A request failed.
+    pub(crate) fn failed(&self) {
+        self.0.lock().finished[3] += 1;
+    }
+
+    /// A request ended.
+    pub(crate) fn done(&self, completion: &Completion) {
+        let mut counts = self.0.lock();
+        let name = completion.finish.name();
+        counts.finished[FINISHES.iter().position(|&finish| finish == name).unwrap_or(1)] += 1;
+        counts.prompt += completion.prompt_tokens;
+        counts.cached += completion.cached_tokens;
+        counts.generated += completion.completion_tokens;
+        let stats = &completion.speculation;
+        counts.rounds += stats.rounds;
+        counts.drafts += stats.drafted_rounds;
+        counts.drafted += stats.drafted;
+        counts.accepted += stats.accepted;
+        counts.emitted += stats.emitted;
+        if counts.by_position.len() < stats.by_position.len() {
+            counts.by_position.resize(stats.by_position.len(), PositionStats::default());
+        }
+        for (sum, position) in counts.by_position.iter_mut().zip(&stats.by_position) {
+            sum.drafted += position.drafted;
+            sum.accepted += position.accepted;
+        }
+        if stats.drafted > 0 {
+            counts.acceptance.observe(stats.acceptance_rate());
+        }
+        let timings = &completion.timings;
+        let spent = [timings.prefill, timings.draft, timings.verify, timings.sample, timings.rollback];
+        for (sum, spent) in counts.phases.iter_mut().zip(spent) {
+            *sum += spent;
+        }
+    }
+
+    /// The text at `/metrics`.
+    pub(crate) fn text(&self, status: &Status) -> String {
+        let counts = self.0.lock();
+        let mut page = Page::default();
+        page.one("spec_requests_running", "gauge", "Generations that run.", status.running as f64);
+        page.one("spec_requests_waiting", "gauge", "Generations that wait to run.", status.queued as f64);
+        page.head("spec_requests_total", "counter", "Generations that ended, by how; each of n choices is one.");
+        for (finish, count) in FINISHES.iter().zip(counts.finished) {
+            page.line("spec_requests_total", &format!("finish=\"{finish}\""), count as f64);
+        }
+        page.one(
+            "spec_requests_refused_total",
+            "counter",
+            "Generations not taken: queue full, or shutting down.",
+            counts.refused as f64,
+        );
+        page.one("spec_prompt_tokens_total", "counter", "Tokens of prompts.", counts.prompt as f64);
+        page.one(
+            "spec_prefix_cache_hit_tokens_total",
+            "counter",
+            "Tokens of prompts whose keys and values were cached.",
+            counts.cached as f64,
+        );
+        page.one(
+            "spec_generation_tokens_total",
+            "counter",
+            "Tokens generated, end tokens included.",
+            counts.generated as f64,
+        );
+        page.one(
+            "spec_decode_num_rounds_total",
+            "counter",
+            "Passes of the target after prefill, a generation's part each.",
+            counts.rounds as f64,
+        );
+        page.one(
+            "spec_decode_num_drafts_total",
+            "counter",
+            "Rounds in which something was drafted.",
+            counts.drafts as f64,
+        );
+        page.one("spec_decode_num_draft_tokens_total", "counter", "Tokens drafted.", counts.drafted as f64);
+        page.one(
+            "spec_decode_num_accepted_tokens_total",
+            "counter",
+            "Drafted tokens accepted and emitted; those behind a stop count nowhere.",
+            counts.accepted as f64,
+        );
+        for (name, about, of) in [
+            (
+                "spec_decode_num_draft_tokens_per_pos_total",
+                "Tokens drafted, by depth below the text.",
+                (|p| p.drafted) as fn(&PositionStats) -> usize,
+            ),
+            (
+                "spec_decode_num_accepted_tokens_per_pos_total",
+                "Drafted tokens accepted, by depth below the text.",
+                |p| p.accepted,
+            ),
+        ] {
+            page.head(name, "counter", about);
+            for (position, stats) in counts.by_position.iter().enumerate() {
+                page.line(name, &format!("position=\"{position}\""), of(stats) as f64);
+            }
+        }
+        let per_round = |count: usize| if counts.rounds == 0 { 0.0 } else { count as f64 / counts.rounds as f64 };
+        page.one(
+            "spec_decode_mean_accepted_length",
+            "gauge",
+            "Accepted tokens a round, without the corrected or bonus token.",
+            per_round(counts.accepted),
+        );
+        page.one(
+            "spec_decode_tokens_per_round",
+            "gauge",
+            "Tokens a round, with the corrected or bonus token.",
+            per_round(counts.emitted),
+        );
+        page.histogram(
+            "spec_request_acceptance_rate",
+            "Accepted over drafted, of each generation that drafted.",
+            &counts.acceptance,
+        );
+        page.histogram("spec_request_queue_seconds", "Time from a request to its start.", &counts.queue);
+        page.histogram(
+            "spec_time_to_first_token_seconds",
+            "Time from a request to its first token.",
+            &counts.first_token,
+        );
+        page.histogram(
+            "spec_inter_token_latency_seconds",
+            "Time between tokens of a generation; those of one block come together.",
+            &counts.between_tokens,
+        );
+        page.head("spec_phase_seconds_total", "counter", "Where the time of generations went.");
+        for (phase, spent) in PHASES.iter().zip(counts.phases) {
+            page.line("spec_phase_seconds_total", &format!("phase=\"{phase}\""), spent.as_secs_f64());
+        }
+        page.one(
+            "spec_device_lost",
+            "gauge",
+            "1 when the device is taken for lost.",
+            f64::from(status.device_lost.is_some()),
+        );
+        if let Some(bytes) = resident() {
+            page.one("spec_process_resident_memory_bytes", "gauge", "Resident memory of the process.", bytes as f64);
+        }
+        page.0
+    }
+}
+
+/// Bytes of the process in memory, where the system tells.
+fn resident() -> Option<u64> {
+    let status = std::fs::read_to_string("/proc/self/status").ok()?;
+    let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"))?;
+    line.trim().strip_suffix("kB")?.trim().parse::<u64>().ok().map(|kib| kib * 1024)
+}
+
+#[derive(Debug)]
+struct Histogram {
+    bounds: &'static [f64],
+    /// One more than bounds.
+    counts: Vec<u64>,
+    sum: f64,
+}
+
+impl Histogram {
+    fn new(bounds: &'static [f64]) -> Self {
+        Self { bounds, counts: vec![0; bounds.len() + 1], sum: 0.0 }
+    }
+
+    fn observe(&mut self, value: f64) {
+        self.counts[self.bounds.partition_point(|&bound| bound < value)] += 1;
+        self.sum += value;
+    }
+}
+
+#[derive(Default)]
+struct Page(String);
+
+// Writing to a String cannot fail.
+impl Page {
+    fn head(&mut self, name: &str, kind: &str, about: &str) {
+        let _ = writeln!(self.0, "# HELP {name} {about}\n# TYPE {name} {kind}");
+    }
+
+    fn line(&mut self, name: &str, label: &str, value: f64) {
+        let _ = writeln!(self.0, "{name}{{{label}}} {value}");
+    }
+
+    fn one(&mut self, name: &str, kind: &str, about: &str, value: f64) {
+        self.head(name, kind, about);
+        let _ = writeln!(self.0, "{name} {value}");
+    }
+
+    fn histogram(&mut self, name: &str, about: &str, histogram: &Histogram) {
+        self.head(name, "histogram", about);
+        let mut below = 0;
+        for (bound, count) in histogram.bounds.iter().zip(&histogram.counts) {
+            below += count;
+            self.line(&format!("{name}_bucket"), &format!("le=\"{bound}\""), below as f64);
+        }
+        let all: u64 = histogram.counts.iter().sum();
+        self.line(&format!("{name}_bucket"), "le=\"+Inf\"", all as f64);
+        let _ = writeln!(self.0, "{name}_sum {}\n{name}_count {all}", histogram.sum);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn buckets_of_a_histogram_hold_what_is_not_above_their_bound() {
+        let mut histogram = Histogram::new(&[0.0, 0.5, 1.0]);
+        [0.0, 0.5, 0.6, 1.0, 2.0].into_iter().for_each(|value| histogram.observe(value));
+        let mut page = Page::default();
+        page.histogram("h", "About.", &histogram);
+        for line in [
+            "h_bucket{le=\"0\"} 1",
+            "h_bucket{le=\"0.5\"} 2",
+            "h_bucket{le=\"1\"} 4",
+            "h_bucket{le=\"+Inf\"} 5",
+            "h_sum 4.1",
+            "h_count 5",
+        ] {
+            assert!(page.0.lines().any(|other| other == line), "{line} in {}", page.0);
+        }
+    }
+}

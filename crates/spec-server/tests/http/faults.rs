@@ -1,0 +1,51 @@
+//! What fails, and what goes on.
+
+use std::time::Duration;
+
+use serde_json::json;
+
+use crate::Setup;
+
+#[test]
+fn a_failing_pass_fails_its_request_and_no_other() {
+    let server = Setup::default().start();
+    let body = json!({ "prompt": "one two ", "max_tokens": 20, "temperature": 0 });
+    let before = server.post("/v1/completions", &body).ok();
+    let blocks = server.target.free_blocks();
+    server.target.fail_at(server.target.passes() + 2);
+    let failed = server.post("/v1/completions", &body);
+    assert_eq!((failed.status, &failed.json()["error"]["type"]), (503, &json!("server_error")));
+    assert_eq!(server.post("/v1/completions", &body).ok()["choices"], before["choices"]);
+    assert_eq!(server.target.free_blocks(), blocks);
+    assert_eq!(server.get("/health").status, 200);
+}
+
+#[test]
+fn report_169_a_device_that_fails_again_and_again_turns_health_red() {
+    let server = Setup::default().start();
+    for _ in 0..3 {
+        server.target.fail_at(server.target.passes());
+        assert_eq!(server.post("/v1/completions", &json!({ "prompt": "one " })).status, 503);
+    }
+    let health = server.get("/health");
+    assert_eq!((health.status, &health.json()["status"]), (503, &json!("device lost")));
+    assert_eq!(server.get("/ready").status, 503);
+    assert_eq!(server.post("/v1/completions", &json!({ "prompt": "one " })).json()["error"]["code"], "device_lost");
+}
+
+#[test]
+fn draining_waits_for_answers_and_not_for_idle_connections() {
+    use std::io::{Read as _, Write as _};
+    let mut server = Setup::default().start();
+    let mut idle = server.connect();
+    idle.write_all(b"GET /health HTTP/1.1\r\nHost: h\r\n\r\n").expect("sent");
+    let mut answer = [0; 512];
+    assert!(idle.read(&mut answer).expect("an answer") > 0);
+    let mut busy = server.begin(&json!({ "prompt": "one ", "stream": true, "max_tokens": 150, "temperature": 0, "logit_bias": { "107": -100 } }));
+    server.stop();
+    let mut rest = String::new();
+    busy.read_to_string(&mut rest).expect("the answer goes on");
+    assert!(rest.contains("\"finish_reason\":\"length\"") && rest.contains("[DONE]"), "{rest}");
+    assert!(server.ended(Duration::from_secs(5)));
+    assert!(std::net::TcpStream::connect(server.address).is_err());
+}

@@ -1,0 +1,105 @@
+//! Answers as they come.
+
+use serde_json::{Value, json};
+
+use crate::Setup;
+
+fn concatenated(chunks: &[Value], path: &[&str]) -> String {
+    let text =
+        |chunk: &Value| path.iter().fold(&chunk["choices"][0], |value, name| &value[*name]).as_str().map(str::to_owned);
+    chunks.iter().filter_map(text).collect()
+}
+
+#[test]
+fn reports_41_133_deltas_add_up_to_the_answer_and_stop_where_it_stops() {
+    let server = Setup::default().start();
+    for stop in [json!(null), json!(["m", "xy"])] {
+        let body =
+            json!({ "prompt": "one two one two ", "max_tokens": 120, "temperature": 0, "stop": stop, "seed": 1 });
+        let whole = server.post("/v1/completions", &body).ok();
+        let mut streaming = body.clone();
+        streaming["stream"] = true.into();
+        streaming["stream_options"] = json!({ "include_usage": true });
+        let chunks = server.post("/v1/completions", &streaming).chunks();
+        assert_eq!(concatenated(&chunks, &["text"]), whole["choices"][0]["text"].as_str().expect("a text"));
+        let last = &chunks[chunks.len() - 1];
+        assert_eq!((&last["usage"], &last["choices"]), (&whole["usage"], &json!([])));
+        let end = &chunks[chunks.len() - 2];
+        assert_eq!(end["choices"][0]["finish_reason"], whole["choices"][0]["finish_reason"]);
+        assert_eq!(end["speculation"], whole["speculation"]);
+        assert!(end["speculation"]["drafted"].as_u64() > Some(0));
+    }
+}
+
+#[test]
+fn report_131_no_delta_splits_a_character() {
+    let server = Setup::default().start();
+    let schema = json!({ "const": "你好🎉é🎉" });
+    let format = json!({ "type": "json_schema", "json_schema": { "name": "n", "schema": schema } });
+    for length in [0, 1, 3, 5] {
+        let body = json!({ "messages": [{ "role": "user", "content": [{ "type": "text", "text": "x" }] }], "temperature": 0,
+            "response_format": format, "stream": true, "speculation": { "draft_len": length } });
+        let chunks = server.post("/v1/chat/completions", &body).chunks();
+        assert_eq!(concatenated(&chunks, &["delta", "content"]), "\"你好🎉é🎉\"", "draft length {length}");
+        assert_eq!(chunks[0]["choices"][0]["delta"]["role"], "assistant");
+        assert!(chunks.iter().all(|chunk| !chunk.to_string().contains('\u{FFFD}')));
+    }
+}
+
+#[test]
+fn report_193_tokens_say_where_they_come_from() {
+    let server = Setup::default().start();
+    let mut sources = std::collections::BTreeSet::new();
+    for temperature in [0.0, 0.3] {
+        let body = json!({ "prompt": "one two one two ", "max_tokens": 200, "temperature": temperature, "seed": 5, "stream": true,
+            "spec_info": true });
+        let chunks = server.post("/v1/completions", &body).chunks();
+        let tokens: Vec<&Value> =
+            chunks.iter().filter_map(|chunk| chunk["choices"][0]["spec_tokens"].as_array()).flatten().collect();
+        let text: String = tokens.iter().filter_map(|token| token["text"].as_str()).collect();
+        assert_eq!(text, concatenated(&chunks, &["text"]));
+        let accepted = tokens.iter().filter(|token| token["source"] == "accepted").count();
+        assert_eq!(json!(accepted), chunks[chunks.len() - 1]["speculation"]["accepted"]);
+        for token in tokens {
+            let rejected = token["rejected"].as_array().expect("a list");
+            assert_eq!(rejected.is_empty(), token["source"] != "corrected", "{token}");
+            sources.insert(token["source"].as_str().expect("a name").to_owned());
+        }
+    }
+    assert_eq!(sources.into_iter().collect::<Vec<_>>(), ["accepted", "bonus", "corrected", "target"]);
+}
+
+#[test]
+fn a_reader_that_stops_reading_loses_its_answer_and_keeps_nobody_waiting() {
+    let server = Setup::endless().start();
+    let stuck = server
+        .begin(&json!({ "prompt": "one two ", "stream": true, "n": 4, "logit_bias": { "107": -100 }, "logprobs": 20 }));
+    let answer = server.post("/v1/completions", &json!({ "prompt": "one two ", "max_tokens": 20 }));
+    assert_eq!(answer.status, 200);
+    drop(stuck);
+    assert!(server.comes_to_rest());
+}
+
+#[test]
+fn report_122_who_leaves_takes_the_generation_along() {
+    let server = Setup::endless().start();
+    let before = server.target.free_blocks();
+    for stream in [true, false] {
+        let body = json!({ "prompt": "one two one two ", "stream": stream, "logit_bias": { "107": -100 } });
+        if stream {
+            drop(server.begin(&body));
+        } else {
+            use std::io::Write as _;
+            let (body, mut socket) = (body.to_string(), server.connect());
+            let head = crate::client::head("/v1/completions", body.len(), "");
+            socket.write_all(format!("{head}{body}").as_bytes()).expect("sent");
+            while server.get("/health").json()["running"] == 0 {
+                std::thread::sleep(std::time::Duration::from_millis(5));
+            }
+            drop(socket);
+        }
+        assert!(server.comes_to_rest());
+        assert_eq!(server.target.free_blocks(), before);
+    }
+    assert!(server.get("/metrics").text().contains("spec_requests_total{finish=\"cancelled\"} 2"));
+}
