@@ -11,6 +11,7 @@ mod fetch;
 mod help;
 mod oracles;
 mod process;
+mod serving;
 mod stages;
 mod testing;
 mod tidy;
@@ -43,6 +44,7 @@ fn run(mut arguments: Arguments) -> anyhow::Result<ExitCode> {
             print!("{}", help::text(Some(command))?);
         }
         Some("bench") => return bench::run(&bench::Options::parse(arguments)?),
+        Some("soak") => return serving::soak(&serving::Soak::parse(arguments)?),
         Some("demo") => return demo::run(&demo::Options::parse(arguments)?),
         Some("build-atb") => return stages::build_atb(&arguments.rest()),
         Some("oracles") => {
@@ -64,6 +66,7 @@ fn run(mut arguments: Arguments) -> anyhow::Result<ExitCode> {
                         println!("{}", path.display());
                     }
                 }
+                "clients" => serving::clients()?,
                 "tidy" => tidy::run()?,
                 "lint" => stages::lint()?,
                 "docs" => stages::docs()?,

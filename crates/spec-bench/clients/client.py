@@ -16,6 +16,21 @@ import urllib.request
 import openai
 
 BASE, KEY = sys.argv[1:3]
+
+
+def wait_until_ready():
+    deadline = time.monotonic() + 120
+    while True:
+        try:
+            with urllib.request.urlopen(BASE + "/ready", timeout=10):
+                return
+        except OSError:
+            if time.monotonic() > deadline:
+                raise
+            time.sleep(0.2)
+
+
+wait_until_ready()
 client = openai.OpenAI(base_url=f"{BASE}/v1", api_key=KEY, max_retries=0, timeout=300)
 MODEL = client.models.list().data[0].id
 QUESTION = [{"role": "user", "content": "Name three colours of the rainbow."}]
