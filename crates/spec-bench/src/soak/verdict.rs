@@ -67,9 +67,8 @@ impl Verdict {
         ended: Result<ExitStatus>,
     ) -> Self {
         let totals = ledger.totals();
-        let busiest =
-            |value: fn(&Load) -> f64| looks.iter().filter_map(|look| look.load.as_ref()).map(value).fold(0.0, f64::max);
-        let (running, waiting) = (busiest(|load| load.running), busiest(|load| load.waiting));
+        // Looks are too rare to meet the fullest moment; who was refused has.
+        let full = ledger.statuses.get(&429).copied().unwrap_or(0);
         let panics = said.lines().filter(|line| line.contains("panicked at")).count();
         let memory = memory(looks);
         let (idle_text, is_idle) = match idle {
@@ -93,11 +92,7 @@ impl Verdict {
                 format!("{repeated} repeated"),
                 repeated > 0 && ledger.faults.len() == totals.faults,
             ),
-            (
-                "the limits were met",
-                format!("at most {running} running, {waiting} waiting"),
-                running >= 2.0 && waiting >= 1.0,
-            ),
+            ("the queue was full at times", format!("{full} were told to come again"), full > 0),
             ("nothing is left of it", idle_text, is_idle),
             ("memory is flat after warm-up", memory.0, memory.1),
             ("the server is well, and nothing panicked", format!("{panics} panics"), alive && panics == 0),
@@ -209,8 +204,12 @@ mod tests {
         good.record("x", Ok(End::Left));
         let counts = good.by_kind.get_mut("x").unwrap();
         (counts.sent, counts.answered, counts.drafted) = (2, 1, 5);
+        good.statuses.insert(429, 1);
         assert_eq!(verdict(&good, Ok(IDLE), 1, true, "ready\n", 0), None);
         let fault = |found: Option<String>| found.unwrap();
+        good.statuses.clear();
+        assert!(fault(verdict(&good, Ok(IDLE), 1, true, "", 0)).contains("queue"));
+        good.statuses.insert(429, 1);
         assert!(fault(verdict(&good, Err(anyhow::anyhow!("1 running")), 1, true, "", 0)).contains("1 running"));
         assert!(fault(verdict(&good, Ok(IDLE), 0, true, "", 0)).contains("repeated"));
         assert!(fault(verdict(&good, Ok(IDLE), 1, false, "", 0)).contains("well"));
