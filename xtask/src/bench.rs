@@ -85,7 +85,7 @@ pub(crate) fn run(options: &Options) -> Result<ExitCode> {
             bench.arg("--draft-model").arg(file);
         }
     }
-    if options.mode == Mode::Peers {
+    if matches!(options.mode, Mode::Peers | Mode::Serve) {
         bench.arg("--cache").arg(fetch::user_cache()?);
         for file in &also {
             bench.arg("--also").arg(file);

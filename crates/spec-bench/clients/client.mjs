@@ -118,7 +118,7 @@ const checks = {
   async "drafting changes no text and happens"() {
     const prompt = "Repeat: a b c d e f g. a b c d e f g. a b c d e f g. a b";
     const plain = await complete(prompt, { max_tokens: 40, speculation: { enabled: false } });
-    const drafted = await complete(prompt, { max_tokens: 40, speculation: { drafter: "ngram", draft_len: 4 } });
+    const drafted = await complete(prompt, { max_tokens: 40, speculation: { draft_len: 4 } });
     assert.equal(drafted.choices[0].text, plain.choices[0].text);
     assert.equal(plain.speculation.drafted, 0);
     assert.ok(drafted.speculation.drafted > 0, "nothing was drafted, so that the equality shows nothing");

@@ -199,7 +199,7 @@ def log_probabilities_belong_to_the_text():
 
 @check
 def a_bias_decides_and_penalties_change_what_repeats():
-    token = json.loads(raw("/tokenize", {"prompt": " yes"}))["tokens"][-1]
+    token = json.loads(raw("/tokenize", {"prompt": " yes", "add_special_tokens": False}))["tokens"][-1]
     word = json.loads(raw("/detokenize", {"tokens": [token]}))["prompt"]
     assert complete("Is it?", logit_bias={str(token): 100}, max_tokens=3).choices[0].text == word * 3
     prompt = "one one one one one one one one one one"
@@ -260,7 +260,7 @@ def errors_are_the_clients_exceptions():
     refused(openai.BadRequestError, lambda: chat(extra_body={"no_such_field": 1}), "no_such_field")
     refused(openai.BadRequestError, lambda: chat(temperature=-1), "temperature")
     refused(openai.BadRequestError, lambda: chat(n=0), "n")
-    refused(openai.BadRequestError, lambda: chat([{"role": "nobody", "content": "x"}]), "role")
+    refused(openai.BadRequestError, lambda: chat([{"content": "x"}]), "role")
     refused(openai.BadRequestError, lambda: chat(extra_body={"speculation": {"drafter": "oracle"}}), "oracle")
     refused(openai.BadRequestError, lambda: complete("word " * 20000))
     refused(openai.AuthenticationError, lambda: openai.OpenAI(base_url=f"{BASE}/v1", api_key="wrong", max_retries=0).models.list())
@@ -293,7 +293,7 @@ def drafting_changes_no_text_and_happens():
     drafted = 0
     for options in ({}, {"temperature": 0.8, "seed": 11}):
         plain = complete(prompt, max_tokens=40, extra_body={"speculation": {"enabled": False}}, **options)
-        for speculation in ({"enabled": True}, {"drafter": "ngram", "draft_len": 5}, {"drafter": "none"}):
+        for speculation in ({"enabled": True}, {"draft_len": 5}, {"drafter": "none"}):
             answer = complete(prompt, max_tokens=40, extra_body={"speculation": speculation}, **options)
             assert answer.choices[0].text == plain.choices[0].text, (speculation, options)
             drafted += answer.model_extra["speculation"]["drafted"]
@@ -304,7 +304,7 @@ def drafting_changes_no_text_and_happens():
 @check
 def text_comes_back_from_its_tokens():
     text = "naïve 你好 🦀 {x}"
-    tokens = json.loads(raw("/tokenize", {"prompt": text}))["tokens"]
+    tokens = json.loads(raw("/tokenize", {"prompt": text, "add_special_tokens": False}))["tokens"]
     assert json.loads(raw("/detokenize", {"tokens": tokens}))["prompt"] == text
 
 

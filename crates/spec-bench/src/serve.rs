@@ -19,6 +19,7 @@ use clap::{Args, ValueEnum};
 use crate::contention::{Contention, Ticks};
 use crate::engine::{Models, Passes};
 use crate::options::{Common, write};
+use crate::peers::build;
 use crate::progress::Progress;
 use crate::server::Server;
 use ceiling::Curve;
@@ -41,7 +42,7 @@ pub(crate) struct Options {
     #[command(flatten)]
     common: Common,
 
-    /// What is measured; without llama.cpp's server unless --llama-programs is given, without the peak unless --find-peak is
+    /// What is measured, beside the peak; `peer` is llama.cpp's server
     #[arg(long, value_name = "PART,PART", value_delimiter = ',', default_value = "throughput,peer,dialogues,intents")]
     parts: Vec<Part>,
 
@@ -69,7 +70,11 @@ pub(crate) struct Options {
     #[arg(long, value_name = "X", default_value = "0.25")]
     start_rate: f64,
 
-    /// A folder with llama-server, to compare with
+    /// Where llama.cpp is built and kept
+    #[arg(long, value_name = "DIR")]
+    cache: PathBuf,
+
+    /// A folder with llama.cpp's server to use instead of building it
     #[arg(long, value_name = "DIR")]
     llama_programs: Option<PathBuf>,
 
@@ -115,13 +120,18 @@ pub(crate) fn run(options: &Options) -> Result<()> {
             Ok(Subject::new(prompt.name.clone(), throughput::said(&text).to_owned(), &options.clients))
         })
         .collect::<Result<Vec<_>>>()?;
-    let mut peer = match &options.llama_programs {
-        Some(programs) if options.has(Part::Peer) => {
+    let programs = match &options.llama_programs {
+        _ if !options.has(Part::Peer) => None,
+        Some(folder) => Some(folder.clone()),
+        None => Some(build::programs(&options.cache, &[peer::PROGRAM])?),
+    };
+    let mut peer = match &programs {
+        Some(programs) => {
             let start =
                 peer::Start { programs, launcher: common.launcher(), threads: common.threads(), models: &models, out };
             Some(Peer::new(start, BESIDE_PEER, subjects.len())?)
         }
-        _ => None,
+        None => None,
     };
     let rounds = common.repeats();
     let said = dialogues::read()?;

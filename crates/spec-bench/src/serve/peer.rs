@@ -69,7 +69,7 @@ pub(super) struct Figures {
 impl<'a> Peer<'a> {
     pub(super) fn new(start: Start<'a>, clients: usize, prompts: usize) -> Result<Self> {
         let program = start.programs.join(PROGRAM);
-        ensure!(program.is_file(), "{} is not there; build llama.cpp's target {PROGRAM}", program.display());
+        ensure!(program.is_file(), "{} is not there; leave --llama-programs out to have it built", program.display());
         Ok(Self {
             start,
             clients,

@@ -102,8 +102,8 @@ pub(super) fn request(chance: &mut Chance) -> Request {
     }
     match chance.below(6) {
         0 => body["speculation"] = json!({ "enabled": false }),
-        1 => body["speculation"] = json!({ "drafter": "ngram", "draft_len": 1 + chance.below(6) }),
-        2 => body["speculation"] = json!({ "drafter": "suffix" }),
+        1 => body["speculation"] = json!({ "draft_len": 1 + chance.below(6) }),
+        2 => body["speculation"] = json!({ "drafter": "auto" }),
         _ => {}
     }
     let text = format!("({number}) Write about {subject}. Then write about {subject} again.");
@@ -254,7 +254,7 @@ fn wrong_values() -> Vec<Vec<u8>> {
     let mut bodies: Vec<Vec<u8>> = [
         json!({ "messages": 5 }),
         json!({ "messages": [] }),
-        json!({ "messages": [{ "role": "nobody", "content": "x" }] }),
+        json!({ "messages": [{ "content": "x" }] }),
         json!({ "messages": [{ "role": "user", "content": [1, 2] }] }),
         json!([1, 2, 3]),
     ]
