@@ -227,12 +227,60 @@ fn line(reader: &mut impl BufRead) -> Result<String> {
 
 #[cfg(test)]
 pub(crate) mod tests {
-    use super::{Answer, Source};
-    use std::io::{Cursor, Read};
+    use super::{Answer, Endpoint, Source};
+    use std::io::{Cursor, Read, Write};
+    use std::net::TcpListener;
+    use std::time::Duration;
 
     /// The answer that these bytes are.
     pub(crate) fn answer(text: &str) -> anyhow::Result<Answer> {
         Answer::parse(Source::Text(Cursor::new(text.as_bytes().to_vec())))
+    }
+
+    /// A server on this machine that answers every request with what `answer` makes of its body, until the test ends.
+    pub(crate) fn scripted(answer: impl Fn(&str) -> String + Send + 'static) -> Endpoint {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let address = listener.local_addr().unwrap();
+        std::thread::spawn(move || {
+            for stream in listener.incoming() {
+                let mut stream = stream.unwrap();
+                let mut asked = Vec::new();
+                let mut buffer = [0; 4096];
+                let body = loop {
+                    let read = stream.read(&mut buffer).unwrap();
+                    asked.extend_from_slice(&buffer[..read]);
+                    let text = String::from_utf8_lossy(&asked).into_owned();
+                    let Some((head, body)) = text.split_once("\r\n\r\n") else { continue };
+                    let length = head.lines().find_map(|line| line.strip_prefix("Content-Length: "));
+                    if length.is_none_or(|length| body.len() >= length.parse().unwrap()) {
+                        break body.to_owned();
+                    }
+                };
+                stream.write_all(answer(&body).as_bytes()).unwrap();
+            }
+        });
+        Endpoint { address, key: None, patience: Duration::from_secs(10) }
+    }
+
+    /// A streamed answer with this text, its words a token each, and drafts or none.
+    pub(crate) fn streamed(text: &str, drafted: usize) -> String {
+        let tokens = text.split_whitespace().count();
+        let body = format!(
+            "data: {}\n\ndata: {}\n\ndata: [DONE]\n\n",
+            serde_json::json!({
+                "choices": [{ "delta": { "content": text }, "finish_reason": "stop" }],
+                "speculation": { "drafted": drafted, "by_position": [{ "drafted": drafted, "accepted": drafted / 2 }] },
+            }),
+            serde_json::json!({ "choices": [], "usage": { "prompt_tokens": 9, "completion_tokens": tokens } }),
+        );
+        format!("HTTP/1.1 200 OK\r\nContent-Length: {}\r\n\r\n{body}", body.len())
+    }
+
+    #[test]
+    fn a_request_arrives_whole_and_its_answer_too() {
+        let endpoint = scripted(|body| format!("HTTP/1.1 200 OK\r\n\r\nasked {body}"));
+        assert_eq!(endpoint.post("/x", &serde_json::json!({ "a": "é" })).unwrap().text, r#"asked {"a":"é"}"#);
+        assert_eq!(endpoint.get("/x").unwrap().text, "asked ");
     }
 
     #[test]

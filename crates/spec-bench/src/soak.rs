@@ -251,6 +251,7 @@ mod tests {
     use super::{BURST, Ledger, schedule};
     use crate::arrivals::Chance;
     use crate::asking::{Answered, Refusal};
+    use crate::http::tests::{scripted, streamed};
     use crate::soak::traffic::{End, KINDS, request};
     use std::time::Duration;
 
@@ -265,6 +266,19 @@ mod tests {
         }
         let together = visits.chunk_by(|(one, ..), (other, ..)| one == other).map(<[_]>::len).max();
         assert!(together >= Some(BURST), "{together:?}");
+    }
+
+    #[test]
+    fn an_answer_that_is_another_one_alone_is_a_fault() {
+        let mut ledger = Ledger::default();
+        let answered = || Box::new(Answered { text: "one two".into(), ..Answered::default() });
+        for seed in 0..3 {
+            ledger.record("x", Ok(End::Answered(request(&mut Chance::new(seed)), answered())));
+        }
+        assert_eq!(ledger.repeat(&scripted(|_| streamed("one two", 0))), 3);
+        assert!(ledger.faults.is_empty(), "{:?}", ledger.faults);
+        assert_eq!(ledger.repeat(&scripted(|_| streamed("one too", 0))), 3);
+        assert_eq!(ledger.faults.len(), 3);
     }
 
     #[test]

@@ -129,6 +129,25 @@ pub(super) fn rate(client: &Client, prompts: &[Value], max_tokens: usize) -> Res
 mod tests {
     use super::{Curve, Subject, prompts, said};
     use crate::engine::Position;
+    use crate::http::tests::{scripted, streamed};
+    use crate::progress::Progress;
+
+    #[test]
+    fn a_round_times_both_modes_and_ends_where_their_texts_differ() {
+        let is_plain = |body: &str| body.contains(r#""speculation":{"enabled":false}"#);
+        let honest = scripted(move |body| streamed("one two three", if is_plain(body) { 0 } else { 4 }));
+        let mut subject = Subject::new("code".into(), "text".into(), &[1, 2]);
+        subject.round(&honest, 0, 3, &mut Progress::new(4)).unwrap();
+        let figures = subject.figures(None);
+        assert_eq!(figures.iter().map(|figures| figures.clients).collect::<Vec<_>>(), [1, 2]);
+        assert!(figures.iter().all(|figures| figures.plain.median > 0.0 && figures.speculative.median > 0.0));
+        assert_eq!(subject.positions, [Position { drafted: 4, accepted: 2 }]);
+
+        let wrong = scripted(move |body| streamed(if is_plain(body) { "one two" } else { "one too" }, 0));
+        let error =
+            Subject::new("code".into(), "text".into(), &[1]).round(&wrong, 0, 3, &mut Progress::new(2)).unwrap_err();
+        assert!(error.to_string().contains("one too"), "{error:#}");
+    }
 
     #[test]
     fn no_two_clients_ask_the_same_and_all_share_a_beginning() {
