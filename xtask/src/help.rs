@@ -60,7 +60,7 @@ bench peers      builds llama.cpp once (77 MB, cmake, minutes) and runs all its 
 bench serve      `spec serve` on the Qwen pair: tokens per second with speculation and without by the number of clients, beside the
                  ceiling from the cost of passes; ten dialogues; a hundred labelled queries. Unequal answers end the run.
   --clients N,N    at once (1,2,4,8,16)        --parts throughput,peer,dialogues,intents
-  --llama-programs DIR   llama.cpp's server beside it in each of its settings, at 8
+                   peer is llama.cpp's server in each of its settings at 8, built once; --llama-programs DIR, built by you
   --find-peak      raises the rate of arrivals until p95 passes --limit-first S or --limit-whole S; tries each for --trial S
   -- WORDS         more words for `spec serve`
 
@@ -110,7 +110,8 @@ folder. Streaming and not, choices, stops, seeds, log-probabilities, biases, JSO
 cargo xtask test [--pair] [--gemma]
 
 Installs cargo-nextest when it is missing, brings SmolLM2 (93 MB) into the cache, then runs all unit, integration and
-real-model tests, the doctests, every example, and each published crate alone without default features.
+real-model tests, the doctests, every example, each published crate alone without default features, `clients`, and a minute
+of `soak`.
 A model that cannot be had is a failure, never a skipped test.
 
   --pair   also the tests on the two Qwen models (1.6 GB, once)
@@ -237,7 +238,7 @@ of what is emitted with the target's. docs/algorithms.md says what is proved and
     },
     Topic {
         name: "ci",
-        summary: "all of the above but `bench`, `clients`, `soak`, `build-atb` and `proof` as the continuous integration runs them, with seconds per stage",
+        summary: "all of the above but `bench`, longer soaks, `build-atb` and `proof` as the continuous integration runs them, with seconds per stage",
         details: "\
 cargo xtask ci
 

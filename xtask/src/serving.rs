@@ -147,6 +147,15 @@ pub(crate) fn soak(options: &Soak) -> Result<ExitCode> {
     binary::run(soak.args(&options.rest))
 }
 
+/// The tests of a real server that are commands of their own: both in short.
+pub(crate) fn test() -> Result<()> {
+    clients()?;
+    if soak(&Soak { release: false, model: None, rest: Vec::new() })? != ExitCode::SUCCESS {
+        bail!("the soak of the server failed");
+    }
+    Ok(())
+}
+
 #[cfg(test)]
 mod tests {
     use super::{Soak, address_in};
