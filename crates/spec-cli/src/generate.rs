@@ -6,7 +6,7 @@ use std::sync::Arc;
 use anyhow::{Context, Result};
 use spec_core::Token;
 use spec_model::Message;
-use spec_runtime::{CancelToken, Constraint, Grammars, Request, RuntimeError};
+use spec_runtime::{CancelToken, Constraint, DraftWith, Grammars, Request, RuntimeError};
 
 use crate::args::GenerateArgs;
 use crate::printer::Printer;
@@ -40,6 +40,7 @@ pub(crate) fn run(args: GenerateArgs) -> Result<ExitCode> {
         constraint,
         cancel: cancel.clone(),
         tenant: crate::session::TENANT,
+        draft_with: DraftWith::All,
     };
 
     let shown = args.show.on(&std::io::stdout());

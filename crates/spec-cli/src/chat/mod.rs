@@ -15,7 +15,7 @@ use std::sync::Arc;
 use anyhow::{Context, Result, anyhow};
 use spec_core::Token;
 use spec_model::ChatTemplate;
-use spec_runtime::{Completion, Engine, FinishReason, Request, Session as Text};
+use spec_runtime::{Completion, DraftWith, Engine, FinishReason, Request, Session as Text};
 
 use crate::args::{ChatArgs, OutputKind};
 use crate::color::{self, ColorKind};
@@ -257,6 +257,7 @@ impl<'a> Chat<'a> {
             constraint: None,
             cancel: cancel.clone(),
             tenant: crate::session::TENANT,
+            draft_with: DraftWith::All,
         };
         let mut printer = match self.args.json {
             true => None,

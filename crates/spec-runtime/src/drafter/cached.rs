@@ -3,9 +3,9 @@ use std::sync::Arc;
 
 use spec_core::{DraftCost, DraftTree, NodeId, Noise, Proposal, Token};
 
-use super::{Class, DraftContext, Drafter, GenerationId, Work};
-use crate::draft_cache::{CachedDraft, DraftCache, DraftKey};
-use crate::{Event, RuntimeError, Stream};
+use super::{Class, DraftContext, Drafter, GenerationId, Member, Work};
+use crate::draft_cache::{CachedDraft, DraftCache, DraftCacheStats, DraftKey};
+use crate::{Event, KvUsage, RuntimeError, Stream};
 
 /// A drafter that is not asked where its draft is in a [`DraftCache`].
 ///
@@ -140,6 +140,26 @@ impl Drafter for CachedDrafter {
     fn resume(&mut self, generation: GenerationId, kept: usize) -> Result<(), RuntimeError> {
         self.served.remove(&generation);
         self.drafter.resume(generation, kept)
+    }
+
+    fn members(&self) -> Vec<Member> {
+        self.drafter.members()
+    }
+
+    fn restrict(&mut self, generation: GenerationId, only: Option<&str>) {
+        self.drafter.restrict(generation, only);
+    }
+
+    fn kv_usage(&self) -> Option<KvUsage> {
+        self.drafter.kv_usage()
+    }
+
+    fn draft_cache(&self) -> Option<DraftCacheStats> {
+        Some(self.cache.stats())
+    }
+
+    fn suspend(&mut self, generation: GenerationId) {
+        self.drafter.suspend(generation);
     }
 
     fn forget(&mut self, generation: GenerationId) {

@@ -6,7 +6,7 @@ use spec_core::{Ask, Average, DraftCost, DraftTree, Gate, NodeId, Origin, Prices
 
 use super::{Class, DraftContext, Drafter, GenerationId, Member, Odds, Work, Worth};
 use crate::clock::MachineClock;
-use crate::{Clock, Event, KvUsage, RuntimeError, Stream};
+use crate::{Clock, DraftCacheStats, Event, KvUsage, RuntimeError, Stream};
 
 /// Several drafters in one: it puts what they propose into one tree, keeps the nodes that pay, and learns for each generation
 /// which drafters do.
@@ -586,6 +586,10 @@ impl Drafter for Chooser {
 
     fn kv_usage(&self) -> Option<KvUsage> {
         self.drafters.iter().find_map(|drafter| drafter.kv_usage())
+    }
+
+    fn draft_cache(&self) -> Option<DraftCacheStats> {
+        self.drafters.iter().find_map(|drafter| drafter.draft_cache())
     }
 
     fn suspend(&mut self, generation: GenerationId) {

@@ -22,7 +22,7 @@ pub use suffix::SuffixDrafter;
 
 use spec_core::{Choices, DraftCost, DraftTree, NodeId, Pipeline, Prices, Proposal, Token};
 
-use crate::{Event, KvUsage, RuntimeError, Stream};
+use crate::{DraftCacheStats, Event, KvUsage, RuntimeError, Stream};
 
 /// Identity of a generation, as drafters know it.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
@@ -158,6 +158,11 @@ pub trait Drafter: Send {
 
     /// What the KV cache of its model is used for, if it has one.
     fn kv_usage(&self) -> Option<KvUsage> {
+        None
+    }
+
+    /// How the cache of its drafts has fared, if it has one.
+    fn draft_cache(&self) -> Option<DraftCacheStats> {
         None
     }
 

@@ -19,8 +19,8 @@ use spec_core::{DraftCost, RowKernels, ScalarScan, Start, Token, TokenLogProb};
 
 use crate::clock::MachineClock;
 use crate::{
-    Clock, DraftWith, Drafter, Emitted, FinishReason, GenerationId, HostStream, KvUsage, Model, Request, RuntimeError,
-    Sequence, SpeculationStats, Stream, Timings, TokenText,
+    Clock, DraftCacheStats, DraftWith, Drafter, Emitted, FinishReason, GenerationId, HostStream, KvUsage, Model,
+    Request, RuntimeError, Sequence, SpeculationStats, Stream, Timings, TokenText,
 };
 use session::Kept;
 
@@ -192,6 +192,10 @@ impl Engine {
 
     pub(crate) fn target(&self) -> &Arc<dyn Model> {
         &self.target
+    }
+
+    pub(crate) fn draft_cache(&self) -> Option<DraftCacheStats> {
+        self.drafter.as_ref().and_then(|drafter| drafter.draft_cache())
     }
 
     pub(crate) fn draft_kv(&self) -> Option<KvUsage> {

@@ -294,6 +294,7 @@ impl Scheduler {
             queued: self.preempted.len(),
             kv: self.engine.target().kv_usage(),
             draft_kv: self.engine.draft_kv(),
+            draft_cache: self.engine.draft_cache(),
             totals,
             device_lost: self.device_lost.clone(),
         };

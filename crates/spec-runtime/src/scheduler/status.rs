@@ -1,6 +1,6 @@
 //! What a scheduler has done and is doing.
 
-use crate::{Completion, FinishReason, KvUsage, PositionStats, Timings};
+use crate::{Completion, DraftCacheStats, FinishReason, KvUsage, PositionStats, Timings};
 
 /// A scheduler at a moment between two rounds.
 #[derive(Clone, Debug, Default)]
@@ -13,6 +13,8 @@ pub struct Status {
     pub kv: Option<KvUsage>,
     /// The draft model's.
     pub draft_kv: Option<KvUsage>,
+    /// The cache of drafts, if there is one.
+    pub draft_cache: Option<DraftCacheStats>,
     /// Everything so far, running jobs included.
     pub totals: Totals,
     /// What the device said last, while it is taken for lost.
