@@ -8,8 +8,8 @@ use std::sync::Arc;
 use anyhow::Result;
 use spec_core::Token;
 use spec_model::{ChatTemplate, Conversation};
-use spec_runtime::{TokenRole, TokenText};
-use spec_server::{Keys, Language, Listening, RequestLimits, Server, ServerOptions, Service, ServiceOptions};
+use spec_runtime::{Scheduler, SchedulerOptions, Service, TokenRole, TokenText};
+use spec_server::{Keys, Language, Listening, RequestLimits, Server, ServerOptions};
 
 use crate::args::{ModelArgs, ServeArgs};
 use crate::memory::Room;
@@ -93,7 +93,9 @@ pub(crate) fn run(args: ServeArgs) -> Result<ExitCode> {
     }
     let engine = session.engine();
     let drafter = engine.drafter().unwrap_or("none").to_owned();
-    let service = Service::start(engine, ServiceOptions { max_running: args.max_batch, max_queue: args.max_queue })?;
+    let scheduling =
+        SchedulerOptions { max_running: args.max_batch, max_queue: args.max_queue, ..SchedulerOptions::default() };
+    let service = Service::start(Scheduler::new(engine, scheduling))?;
     let name = args.served_model_name.clone().unwrap_or_else(|| opened.checkpoint.name().to_owned());
     let language = Speech { vocabulary: Arc::clone(&opened.vocabulary), template: opened.checkpoint.chat_template()? };
     let options = ServerOptions {

@@ -5,12 +5,11 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use spec_core::{Token, TokenLogProb};
-use spec_runtime::{CancelToken, Completion, Request, RuntimeError, TokenSource};
+use spec_runtime::{CancelToken, Completion, Job, JobEvent, Request, RuntimeError, Service, TokenSource};
 use tokio::sync::mpsc::{self, UnboundedReceiver};
 
 use crate::ApiError;
 use crate::metrics::Metrics;
-use crate::service::{Job, JobEvent, Service};
 
 /// Tokens of a request that may wait for its client; one that reads more slowly loses its answer.
 const MOST_PENDING: usize = 4096;
@@ -75,13 +74,13 @@ impl Answers {
                 queued: Duration::ZERO,
             };
             let sender = sender.clone();
-            let events = Box::new(move |event: JobEvent<'_>| {
+            let events = move |event: JobEvent<'_>| {
                 if let Some(event) = teller.hear(event) {
                     // Without a receiver the request is cancelled already.
                     let _ = sender.send((choice, event));
                 }
-            });
-            if let Err(refused) = service.submit(Job { request, events }) {
+            };
+            if let Err(refused) = service.submit(Job::new(request, events)) {
                 metrics.refused();
                 return Err(refused.into());
             }
@@ -141,7 +140,7 @@ impl Teller {
                 self.metrics.started(queued);
                 None
             }
-            JobEvent::Emitted { emitted, logprob } => {
+            JobEvent::Emitted(emitted) => {
                 let now = Instant::now();
                 match self.last.replace(now) {
                     None => self.metrics.first_token(now - self.since),
@@ -158,18 +157,12 @@ impl Teller {
                     shown: emitted.shown,
                     source: emitted.source,
                     rejected: emitted.rejected.clone(),
-                    logprob: logprob.cloned(),
+                    logprob: emitted.logprob.clone(),
                 }))
             }
             JobEvent::Done(completion) => {
                 self.metrics.done(&completion);
                 Some(Event::Done(Box::new(completion), self.queued))
-            }
-            JobEvent::Panicked => {
-                self.metrics.failed();
-                let message = "the engine failed on this request; the server's standard error says where";
-                let status = axum::http::StatusCode::INTERNAL_SERVER_ERROR;
-                Some(Event::Failed(ApiError::new(status, "generation_failed", message)))
             }
             JobEvent::Failed(error) => {
                 self.metrics.failed();
@@ -178,6 +171,8 @@ impl Teller {
                 }
                 Some(Event::Failed(error.into()))
             }
+            // Of kinds to come, which do not end a job.
+            _ => None,
         }
     }
 }

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use serde_json::Value;
 use spec_core::{Fixed, LengthPolicy, RuleName, SamplingParams, Token};
 use spec_model::Conversation;
-use spec_runtime::{Constraint, Form, Grammars, Request, RequestRule, StopRules};
+use spec_runtime::{Constraint, DraftWith, Form, Grammars, Request, RequestRule, StopRules};
 
 use crate::fields::{Body, shown};
 use crate::tools::{self, ToolStyle, Tools};
@@ -50,8 +50,8 @@ pub(crate) struct Composed {
 /// What was made of the speculation that a request asks for.
 #[derive(Clone, Debug)]
 pub(crate) struct Effective {
-    /// `auto` or `none`.
-    pub(crate) drafter: &'static str,
+    /// `auto`, `none`, or the one that was asked for.
+    pub(crate) drafter: String,
     /// `None`: as the length policy says.
     pub(crate) draft_len: Option<usize>,
 }
@@ -157,6 +157,7 @@ impl Composer {
                     Some(tokens) => Box::new(Fixed(tokens)),
                     None => (self.limits.draft_len)(),
                 };
+                request.draft_with = effective.draft_with();
                 request.draft_width = self.limits.draft_width;
                 request.logprobs = logprobs;
                 request.constraint = match &form {
@@ -434,9 +435,19 @@ fn effective(body: &Body) -> Result<Effective, ApiError> {
         (Some(true), Some("none")) => {
             Err(ApiError::field("speculation.drafter", "speculation.drafter: none contradicts enabled"))
         }
-        (Some(false), _) | (_, Some("none")) => Ok(Effective { drafter: "none", draft_len: Some(0) }),
-        _ if draft_len == Some(0) => Ok(Effective { drafter: "none", draft_len }),
-        _ => Ok(Effective { drafter: "auto", draft_len }),
+        (Some(false), _) | (_, Some("none")) => Ok(Effective { drafter: "none".into(), draft_len: Some(0) }),
+        _ if draft_len == Some(0) => Ok(Effective { drafter: "none".into(), draft_len }),
+        (_, drafter) => Ok(Effective { drafter: drafter.unwrap_or("auto").into(), draft_len }),
+    }
+}
+
+impl Effective {
+    fn draft_with(&self) -> DraftWith {
+        match &*self.drafter {
+            "none" => DraftWith::Nothing,
+            "auto" => DraftWith::All,
+            name => DraftWith::Only(name.to_owned()),
+        }
     }
 }
 

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use serde_json::Value;
 
 use crate::metrics::Metrics;
-use crate::service::Status;
+use spec_runtime::Status;
 
 /// Words of expressions that begin as names of metrics do.
 fn names(text: &str) -> impl Iterator<Item = &str> {

@@ -3,9 +3,7 @@
 use axum::body::Body;
 use axum::http::{HeaderValue, Response, StatusCode, header};
 use serde_json::json;
-use spec_runtime::RuntimeError;
-
-use crate::service::Refused;
+use spec_runtime::{Refused, RuntimeError};
 
 /// Seconds that a client is asked to wait when the queue is full.
 const RETRY_AFTER: u32 = 1;
@@ -157,6 +155,10 @@ impl From<Refused> for ApiError {
             }
             Refused::Stopping => Self::new(StatusCode::SERVICE_UNAVAILABLE, "stopping", message),
             Refused::DeviceLost { .. } => Self::new(StatusCode::SERVICE_UNAVAILABLE, "device_lost", message),
+            Refused::BadRequest(error) => error.into(),
+            Refused::TooLarge { .. } => Self::field("prompt", message).with_code("context_length_exceeded"),
+            // Of kinds to come.
+            _ => Self::new(StatusCode::SERVICE_UNAVAILABLE, "refused", message),
         }
     }
 }

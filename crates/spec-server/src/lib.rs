@@ -1,6 +1,6 @@
 //! An OpenAI-compatible HTTP service over the speculative engine.
 //!
-//! [`Service`] runs an engine on a thread of its own; [`Server`] reads requests by tables of fields, composes generations of them,
+//! Over a [`Service`](spec_runtime::Service), which runs many generations at once, [`Server`] reads requests by tables of fields, composes generations of them,
 //! and writes what the engine emits, whole or as a stream. What is not supported is refused by name: nothing is dropped in silence.
 #![deny(missing_docs)]
 #![forbid(unsafe_code)]
@@ -21,7 +21,6 @@ pub mod page;
 mod protocol;
 mod routes;
 mod server;
-mod service;
 pub mod tools;
 mod write;
 
@@ -31,4 +30,3 @@ pub use keys::Keys;
 pub use language::Language;
 pub use local::Local;
 pub use server::{Listening, Server, ServerOptions};
-pub use service::{Job, JobEvent, Refused, Service, ServiceOptions, Status};

@@ -9,13 +9,14 @@ use axum::http::{Request, StatusCode, header};
 use hyper::service::Service as _;
 use hyper_util::service::TowerToHyperService;
 use serde_json::Value;
+use spec_runtime::Service;
 use tokio::runtime::{Builder, Runtime};
 
 use crate::batch::Answer;
 use crate::compose::Composer;
 use crate::metrics::Metrics;
 use crate::routes::{App, router, seconds_now};
-use crate::{ApiError, Language, RequestLimits, ServerError, ServerOptions, Service};
+use crate::{ApiError, Language, RequestLimits, ServerError, ServerOptions};
 
 /// The routes of the service, over the same engine, reading and writing alike.
 pub struct Local {

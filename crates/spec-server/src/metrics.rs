@@ -4,15 +4,14 @@ use std::fmt::Write as _;
 use std::time::Duration;
 
 use parking_lot::Mutex;
-use spec_runtime::{Completion, PositionStats};
-
-use crate::service::Status;
+use spec_runtime::{Completion, PositionStats, Status};
 
 /// Seconds.
 const WAITS: &[f64] = &[0.001, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 120.0];
 /// Shares.
 const SHARES: &[f64] = &[0.0, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 1.0];
-const FINISHES: [&str; 4] = ["stop", "length", "cancelled", "failed"];
+const FINISHES: [&str; 5] = ["stop", "length", "cancelled", "deadline", FAILED];
+const FAILED: &str = "failed";
 
 /// What is counted since the start.
 #[derive(Debug)]
@@ -40,6 +39,14 @@ struct Counts {
 }
 
 const PHASES: [&str; 5] = ["prefill", "draft", "verify", "sample", "rollback"];
+
+impl Counts {
+    fn end(&mut self, how: &str) {
+        for (count, _) in self.finished.iter_mut().zip(FINISHES).filter(|(_, finish)| *finish == how) {
+            *count += 1;
+        }
+    }
+}
 
 impl Default for Metrics {
     fn default() -> Self {
@@ -87,14 +94,13 @@ impl Metrics {
 
     /// A request failed.
     pub(crate) fn failed(&self) {
-        self.0.lock().finished[3] += 1;
+        self.0.lock().end(FAILED);
     }
 
     /// A request ended.
     pub(crate) fn done(&self, completion: &Completion) {
         let mut counts = self.0.lock();
-        let name = completion.finish.name();
-        counts.finished[FINISHES.iter().position(|&finish| finish == name).unwrap_or(1)] += 1;
+        counts.end(completion.finish.name());
         counts.prompt += completion.prompt_tokens;
         counts.cached += completion.cached_tokens;
         counts.generated += completion.completion_tokens;
@@ -214,6 +220,22 @@ impl Metrics {
             "spec_inter_token_latency_seconds",
             "Time between tokens of a generation; those of one block come together.",
             &counts.between_tokens,
+        );
+        let kv = status.kv.unwrap_or_default();
+        for (name, about, blocks) in [
+            ("spec_kv_blocks_total", "Blocks of the KV cache; 0 where the device does not tell.", kv.total),
+            ("spec_kv_blocks_used", "Blocks that generations hold.", kv.total - kv.free.min(kv.total)),
+            ("spec_kv_blocks_cached", "Free blocks that hold prefixes which may come again.", kv.cached),
+            ("spec_kv_blocks_shared", "Blocks that several generations hold.", kv.shared),
+        ] {
+            page.one(name, "gauge", about, blocks as f64);
+        }
+        let preempted = status.totals.preempted as f64;
+        page.one(
+            "spec_preemptions_total",
+            "counter",
+            "Times that a generation gave its place in the KV cache up.",
+            preempted,
         );
         page.head("spec_phase_seconds_total", "counter", "Where the time of generations went.");
         for (phase, spent) in PHASES.iter().zip(counts.phases) {

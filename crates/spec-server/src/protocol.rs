@@ -9,8 +9,8 @@ const SPECULATION: &[Field] = &[
     Field::new("enabled", Kind::Boolean, "false decodes without drafts"),
     Field::new(
         "drafter",
-        Kind::OneOf(&["auto", "none"]),
-        "auto takes all drafters as far as they pay, none decodes without drafts",
+        Kind::OneOf(&["auto", "none", "ngram", "suffix", "model"]),
+        "auto takes all drafters as far as they pay, none decodes without drafts; or one alone",
     ),
     Field::new(
         "draft_len",

@@ -16,6 +16,7 @@ use axum::response::IntoResponse;
 use axum::routing::{get, post};
 use futures_util::{FutureExt, StreamExt, stream};
 use serde_json::{Value, json};
+use spec_runtime::Service;
 use tokio::sync::mpsc;
 use tokio::time::timeout;
 
@@ -25,7 +26,7 @@ use crate::fields::{Body as Fields, Field};
 use crate::metrics::Metrics;
 use crate::protocol::{CHAT, COMPLETION, DETOKENIZE, GENERATION, TOKENIZE};
 use crate::write::{Api, Part, Totals, Writer};
-use crate::{ApiError, ServerOptions, Service, openapi, page};
+use crate::{ApiError, ServerOptions, openapi, page};
 
 /// Chunks that wait for the connection to take them; more wait as tokens.
 const CHUNKS_AHEAD: usize = 16;
@@ -181,7 +182,9 @@ async fn generate(State(app): Shared, request: Request, api: Api) -> Answer {
         Api::Completion => composing.composer.completion(&fields),
         Api::Chat => composing.composer.chat(&fields),
     });
-    let Composed { requests, prompt_tokens, stream, include_usage, spec_info, effective, tools } = composed.await?;
+    let Composed { mut requests, prompt_tokens, stream, include_usage, spec_info, effective, tools } = composed.await?;
+    // Without keys all are one.
+    requests.iter_mut().for_each(|request| request.tenant = Some(tenant.unwrap_or(0)));
     tracing::debug!(tenant, prompt_tokens, choices = requests.len(), "a request begins");
     let choices = requests.len();
     let answers = Answers::begin(&app.service, &app.metrics, requests).await?;

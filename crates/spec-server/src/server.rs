@@ -9,13 +9,14 @@ use hyper::server::conn::http1;
 use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::server::graceful::GracefulShutdown;
 use hyper_util::service::TowerToHyperService;
+use spec_runtime::Service;
 use tokio::sync::Semaphore;
 use tokio::time::sleep;
 
 use crate::compose::Composer;
 use crate::metrics::Metrics;
 use crate::routes::{App, router, seconds_now};
-use crate::{Keys, Language, RequestLimits, ServerError, Service};
+use crate::{Keys, Language, RequestLimits, ServerError};
 
 /// Headers of a request: as many, and so many bytes of them.
 const MOST_HEADERS: usize = 64;

@@ -9,9 +9,9 @@ use std::sync::atomic::AtomicBool;
 use serde_json::{Value, json};
 use spec_core::{Fixed, Token};
 use spec_model::Conversation;
-use spec_runtime::{Engine, NgramDrafter, TokenText};
+use spec_runtime::{Engine, NgramDrafter, Scheduler, SchedulerOptions, Service, TokenText};
 use spec_server::batch::Batch;
-use spec_server::{Language, Listening, Local, RequestLimits, Server, ServerOptions, Service, ServiceOptions};
+use spec_server::{Language, Listening, Local, RequestLimits, Server, ServerOptions};
 use spec_testing::{HashModel, HashSpec};
 
 /// A token is a byte of ASCII; the last ends answers.
@@ -52,7 +52,7 @@ fn parts() -> (Arc<dyn Language>, Service, RequestLimits, ServerOptions) {
     let language: Arc<dyn Language> = Arc::new(Ascii);
     let target = HashModel::new(HashSpec { vocab, context, blocks: 4096, order: 2, ..HashSpec::default() });
     let engine = Engine::new(target, Arc::clone(&language) as _).with_drafter(Box::new(NgramDrafter::new()));
-    let service = Service::start(engine, ServiceOptions::default()).expect("a thread");
+    let service = Service::start(Scheduler::new(engine, SchedulerOptions::default())).expect("a thread");
     let limits = RequestLimits {
         context,
         max_tokens: 1000,

@@ -13,8 +13,8 @@ use std::time::Duration;
 
 use spec_core::{Fixed, Token};
 use spec_model::Conversation;
-use spec_runtime::{Engine, NgramDrafter, TokenText};
-use spec_server::{Language, Listening, RequestLimits, Server, ServerOptions, Service, ServiceOptions};
+use spec_runtime::{Engine, NgramDrafter, Scheduler, SchedulerOptions, Service, TokenText};
+use spec_server::{Language, Listening, RequestLimits, Server, ServerOptions};
 use spec_testing::{HashModel, HashSpec};
 use tokio::sync::oneshot;
 
@@ -75,14 +75,14 @@ impl Language for Bytes {
 struct Setup {
     context: usize,
     max_tokens: usize,
-    service: ServiceOptions,
+    service: SchedulerOptions,
     options: ServerOptions,
 }
 
 impl Default for Setup {
     fn default() -> Self {
         let options = ServerOptions { served_model_name: "hash".into(), ..ServerOptions::default() };
-        Self { context: 512, max_tokens: 200, service: ServiceOptions::default(), options }
+        Self { context: 512, max_tokens: 200, service: SchedulerOptions::default(), options }
     }
 }
 
@@ -100,7 +100,7 @@ impl Setup {
         let language: Arc<dyn Language> = Arc::new(language);
         let engine = Engine::new(Arc::clone(&target) as _, Arc::clone(&language) as _)
             .with_drafter(Box::new(NgramDrafter::new()));
-        let service = Service::start(engine, self.service).expect("a thread");
+        let service = Service::start(Scheduler::new(engine, self.service)).expect("a thread");
         let listening = Listening::bind("127.0.0.1", 0).expect("a port");
         let address = listening.address().expect("an address");
         let limits = RequestLimits {

@@ -5,7 +5,8 @@ use std::time::{Duration, Instant};
 
 use proptest::prelude::*;
 use serde_json::{Value, json};
-use spec_server::{Keys, ServerOptions, ServiceOptions};
+use spec_runtime::SchedulerOptions;
+use spec_server::{Keys, ServerOptions};
 
 use crate::{Setup, client};
 
@@ -152,7 +153,7 @@ fn slow_senders_are_cut_off() {
 
 #[test]
 fn a_full_queue_says_when_to_come_again() {
-    let service = ServiceOptions { max_running: 1, max_queue: 1 };
+    let service = SchedulerOptions { max_running: 1, max_queue: 1, ..SchedulerOptions::default() };
     let server = Setup { service, ..Setup::endless() }.start();
     let endless = json!({ "prompt": "one ", "stream": true, "logit_bias": { "107": -100 } });
     let running = server.begin(&endless);
