@@ -20,6 +20,7 @@ const MOST_BYTES: usize = 32 << 20;
 const INTERRUPTED: i32 = 130;
 
 pub(crate) fn run(args: BatchArgs) -> Result<ExitCode> {
+    tracing_subscriber::fmt().with_writer(std::io::stderr).with_target(false).init();
     // Told before a model is loaded for nothing.
     std::fs::File::open(&args.input).with_context(|| args.input.display().to_string())?;
     let (opened, context) = serve::open(&args.model, &args.answers)?;

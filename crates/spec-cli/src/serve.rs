@@ -12,6 +12,7 @@ use spec_runtime::{Scheduler, SchedulerOptions, Service, TokenRole, TokenText};
 use spec_server::{Keys, Language, Listening, RequestLimits, Server, ServerOptions};
 
 use crate::args::{AnswersArgs, ModelArgs, ServeArgs};
+use crate::memory::Room;
 use crate::session::{Opened, Session, Vocabulary};
 use crate::usage;
 
@@ -121,7 +122,8 @@ pub(crate) fn load(
     context: usize,
     max_queue: usize,
 ) -> Result<Ready> {
-    let mut session = Session::load_for_many(&model, opened, context, answers.max_batch)?;
+    let room = Room { context, parallel: answers.max_batch, kv_tokens: None };
+    let mut session = Session::load(&model, opened, room)?;
     if let Some(drafter) = &mut session.drafter {
         // Nobody's first answer waits for it.
         drafter.prepare()?;
