@@ -96,7 +96,7 @@ pub(crate) fn run(args: ServeArgs) -> Result<ExitCode> {
     let scheduling =
         SchedulerOptions { max_running: args.max_batch, max_queue: args.max_queue, ..SchedulerOptions::default() };
     let service = Service::start(Scheduler::new(engine, scheduling))?;
-    let name = args.served_model_name.clone().unwrap_or_else(|| opened.checkpoint.name().to_owned());
+    let name = args.served_model_name.clone().unwrap_or_else(|| opened.checkpoint.config().name.clone());
     let language = Speech { vocabulary: Arc::clone(&opened.vocabulary), template: opened.checkpoint.chat_template()? };
     let options = ServerOptions {
         served_model_name: name.clone(),
