@@ -60,7 +60,7 @@ fn report_51_what_is_not_supported_is_refused_by_its_name() {
         );
     }
     let chat = [
-        ("tools", json!([{ "type": "function" }])),
+        ("tools[0].function", json!([{ "type": "function" }])),
         ("functions", json!([{}])),
         ("tool_choice", json!("required")),
         ("store", json!(true)),
