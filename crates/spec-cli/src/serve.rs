@@ -4,20 +4,24 @@ use std::borrow::Cow;
 use std::net::IpAddr;
 use std::process::ExitCode;
 use std::sync::Arc;
+use std::time::Duration;
 
 use anyhow::Result;
 use spec_core::Token;
 use spec_model::{ChatTemplate, Conversation};
-use spec_runtime::{Scheduler, SchedulerOptions, Service, TokenRole, TokenText};
+use spec_runtime::{MemoryWatch, Scheduler, SchedulerOptions, Service, TokenRole, TokenText};
 use spec_server::{Keys, Language, Listening, RequestLimits, Server, ServerOptions};
 
 use crate::args::{ModelArgs, ServeArgs};
-use crate::memory::Room;
+use crate::memory::{Room, Size};
 use crate::session::{Opened, Session, Vocabulary};
 use crate::usage;
 
 /// Positions of an answer with its prompt, unless told otherwise.
 const CONTEXT: usize = 4096;
+
+/// How often memory is looked at.
+const LOOK_EVERY: Duration = Duration::from_secs(5);
 
 /// A model's tokenizer and template, as the service sees them.
 struct Speech {
@@ -81,8 +85,8 @@ pub(crate) fn run(args: ServeArgs) -> Result<ExitCode> {
     if keys.is_none() && !address.ip().is_loopback() {
         tracing::warn!("{} is open to other machines, and there are no keys: --api-keys FILE", shown(address.ip()));
     }
-    let room = Room { context, parallel: args.max_batch, kv_tokens: None };
-    let mut session = Session::load(&args.model, &opened, room)?;
+    let mut session =
+        Session::load(&args.model, &opened, Room { context, parallel: args.max_batch, kv_tokens: args.kv_tokens })?;
     if let Some(drafter) = &mut session.drafter {
         // Nobody's first answer waits for it.
         drafter.prepare()?;
@@ -91,6 +95,11 @@ pub(crate) fn run(args: ServeArgs) -> Result<ExitCode> {
     if let Some(warning) = session.device.warning() {
         tracing::warn!("{warning}");
     }
+    let limit = args.model.mem_limit.map(|Size(bytes)| bytes);
+    let _watch = MemoryWatch::start(vec![Arc::clone(&session.target)], limit, LOOK_EVERY, |now| {
+        let resident = Size(now.resident.unwrap_or_default());
+        tracing::warn!("{resident} are resident, more than --mem-limit; lower --max-batch, --context or --draft-cache");
+    })?;
     let engine = session.engine();
     let drafter = engine.drafter().unwrap_or("none").to_owned();
     let scheduling =
@@ -102,6 +111,7 @@ pub(crate) fn run(args: ServeArgs) -> Result<ExitCode> {
         served_model_name: name.clone(),
         keys,
         max_body_bytes: args.max_body.0,
+        draft_cache: session.draft_cache.clone(),
         log_prompts: args.log_prompts,
         ..ServerOptions::default()
     };

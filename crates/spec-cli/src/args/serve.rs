@@ -32,8 +32,8 @@ pub(crate) struct ServeArgs {
     #[arg(long, help_heading = "Service")]
     pub(crate) log_prompts: bool,
 
-    /// Answers under way at once
-    #[arg(long, value_name = "N", default_value_t = 8, value_parser = batch, help_heading = "Limits")]
+    /// Answers under way at once: the KV cache has room for the context of each
+    #[arg(long, visible_alias = "parallel", value_name = "N", default_value_t = 8, value_parser = batch, help_heading = "Limits")]
     pub(crate) max_batch: usize,
 
     /// Answers that may wait beside; more are refused with 429
@@ -43,6 +43,10 @@ pub(crate) struct ServeArgs {
     /// Positions of an answer with its prompt; 4096 when not given, or what the model was trained for if that is less
     #[arg(long, value_name = "N", help_heading = "Limits")]
     pub(crate) context: Option<usize>,
+
+    /// Tokens that the KV cache holds of all answers; as many as their contexts when not given
+    #[arg(long, value_name = "N", help_heading = "Limits")]
+    pub(crate) kv_tokens: Option<usize>,
 
     /// Tokens of an answer at most, and for requests that do not say
     #[arg(long, value_name = "N", default_value_t = 2048, help_heading = "Limits")]
