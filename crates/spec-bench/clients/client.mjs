@@ -97,7 +97,7 @@ const checks = {
     assert.ok(["Paris", "Suzhou"].includes(JSON.parse(call.arguments).city));
     let streamed = "";
     for await (const chunk of await chat({ ...options, stream: true }))
-      for (const delta of chunk.choices[0]?.delta?.tool_calls ?? []) streamed += delta.function?.arguments ?? "";
+      for (const delta of chunk.choices[0]?.delta?.tool_calls ?? []) if (delta.index === 0) streamed += delta.function?.arguments ?? "";
     assert.deepEqual(JSON.parse(streamed), JSON.parse(call.arguments));
   },
   async "errors are the client's exceptions"() {

@@ -233,17 +233,20 @@ def a_forced_tool_is_called_with_arguments_of_its_schema():
     options = {"tools": [WEATHER], "max_tokens": 80}
     for choice in ("required", {"type": "function", "function": {"name": "get_weather"}}):
         answer = chat(messages, tool_choice=choice, **options).choices[0]
-        call = answer.message.tool_calls[0]
+        # A small model may call again and again until its limit; the first call is whole in any case.
+        call, *more = answer.message.tool_calls
         arguments = json.loads(call.function.arguments)
         assert call.function.name == "get_weather" and arguments["city"] in ("Paris", "Suzhou"), call
-        assert answer.finish_reason in ("tool_calls", "stop"), answer
+        assert answer.finish_reason in ("tool_calls", "stop") or (more and answer.finish_reason == "length"), answer
         name, streamed = None, ""
         for chunk in chat(messages, tool_choice=choice, stream=True, **options):
             for delta in chunk.choices[0].delta.tool_calls or [] if chunk.choices else []:
-                name = delta.function.name or name
-                streamed += delta.function.arguments or ""
+                if delta.index == 0:
+                    name = delta.function.name or name
+                    streamed += delta.function.arguments or ""
         assert name == "get_weather" and json.loads(streamed) == arguments, (name, streamed)
-    messages += [answer.message.model_dump(exclude_none=True), {"role": "tool", "tool_call_id": call.id, "content": "sunny, 21 degrees"}]
+    asked = {"role": "assistant", "content": None, "tool_calls": [call.model_dump(exclude_none=True)]}
+    messages += [asked, {"role": "tool", "tool_call_id": call.id, "content": "sunny, 21 degrees"}]
     assert chat(messages, tools=[WEATHER], tool_choice="none").choices[0].message.content
 
 

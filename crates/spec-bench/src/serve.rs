@@ -32,6 +32,8 @@ use throughput::Subject;
 const PROMPTS: [&str; 4] = ["chat", "code-edit", "code-write", "extract"];
 /// Clients at once where llama.cpp's server is compared.
 const BESIDE_PEER: usize = 8;
+/// Positions of a sequence, as llama.cpp's server gets for each client: room for the longest dialogue.
+const POSITIONS: usize = peer::CONTEXT;
 /// Row counts of the curve that the ceiling is reckoned from, and the text before the passes.
 const ROWS: [usize; 12] = [1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64];
 const CONTEXT: usize = 256;
@@ -232,6 +234,7 @@ fn start(options: &Options, models: &Models, out: &Path) -> Result<Server> {
     }
     let most = options.clients.iter().copied().max().unwrap_or(1).max(BESIDE_PEER);
     command.args(["--threads", &spec.threads.to_string(), "--max-batch", &most.to_string(), "--max-queue", "256"]);
+    command.args(["--context", &POSITIONS.to_string()]);
     // What was drafted for one request would be known for the next: no run may profit from another.
     command.args(["--draft-cache", "0"]).args(&options.serve);
     Server::start(&mut command, &out.join("serve.log"), "/ready")

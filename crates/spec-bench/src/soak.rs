@@ -22,6 +22,8 @@ use verdict::{Look, Verdict};
 /// Small, so that they are met: requests at once, and waiting.
 const MAX_BATCH: usize = 4;
 const MAX_QUEUE: usize = 6;
+/// Positions of a sequence: room for the longest prompt of a client that asks well.
+const CONTEXT: usize = 2048;
 /// Mean time between bursts, and clients in one.
 const BETWEEN_BURSTS: Duration = Duration::from_secs(12);
 const BURST: usize = 3 * (MAX_BATCH + MAX_QUEUE);
@@ -146,6 +148,7 @@ fn start(options: &Options) -> Result<Server> {
     let mut command = Launcher::default().command(&options.spec);
     command.arg("serve").arg("--model").arg(&options.model).args(["--port", "0", "--api-keys"]).arg(&keys);
     command.args(["--max-batch", &MAX_BATCH.to_string(), "--max-queue", &MAX_QUEUE.to_string()]);
+    command.args(["--context", &CONTEXT.to_string()]);
     command.args(&options.serve);
     Server::start(&mut command, &options.out.join("soak.log"), "/ready")
 }

@@ -4,20 +4,24 @@ use std::borrow::Cow;
 use std::net::IpAddr;
 use std::process::ExitCode;
 use std::sync::Arc;
+use std::time::Duration;
 
 use anyhow::Result;
 use spec_core::Token;
 use spec_model::{ChatTemplate, Conversation};
-use spec_runtime::{Scheduler, SchedulerOptions, Service, TokenRole, TokenText};
+use spec_runtime::{DraftCache, MemoryWatch, Scheduler, SchedulerOptions, Service, TokenRole, TokenText};
 use spec_server::{Keys, Language, Listening, RequestLimits, Server, ServerOptions};
 
 use crate::args::{AnswersArgs, ModelArgs, ServeArgs};
-use crate::memory::Room;
+use crate::memory::{Room, Size};
 use crate::session::{Opened, Session, Vocabulary};
 use crate::usage;
 
 /// Positions of an answer with its prompt, unless told otherwise.
 const CONTEXT: usize = 4096;
+
+/// How often memory is looked at.
+const LOOK_EVERY: Duration = Duration::from_secs(5);
 
 /// A model's tokenizer and template, as the service sees them.
 pub(crate) struct Speech {
@@ -72,13 +76,14 @@ pub(crate) fn run(args: ServeArgs) -> Result<ExitCode> {
     if keys.is_none() && !address.ip().is_loopback() {
         tracing::warn!("{} is open to other machines, and there are no keys: --api-keys FILE", shown(address.ip()));
     }
-    let Ready { language, service, limits, name, drafter } =
+    let Ready { language, service, limits, name, drafter, draft_cache, watch: _watch } =
         load(args.model, &args.answers, &opened, context, args.max_queue)?;
     let name = args.served_model_name.unwrap_or(name);
     let options = ServerOptions {
         served_model_name: name.clone(),
         keys,
         max_body_bytes: args.max_body.0,
+        draft_cache,
         log_prompts: args.log_prompts,
         ..ServerOptions::default()
     };
@@ -112,6 +117,9 @@ pub(crate) struct Ready {
     /// The model's.
     pub(crate) name: String,
     pub(crate) drafter: String,
+    pub(crate) draft_cache: Option<Arc<DraftCache>>,
+    /// Warns while it is there.
+    pub(crate) watch: MemoryWatch,
 }
 
 /// Loads the model and its drafters, and starts the thread that schedules them.
@@ -122,7 +130,7 @@ pub(crate) fn load(
     context: usize,
     max_queue: usize,
 ) -> Result<Ready> {
-    let room = Room { context, parallel: answers.max_batch, kv_tokens: None };
+    let room = Room { context, parallel: answers.max_batch, kv_tokens: answers.kv_tokens };
     let mut session = Session::load(&model, opened, room)?;
     if let Some(drafter) = &mut session.drafter {
         // Nobody's first answer waits for it.
@@ -132,15 +140,21 @@ pub(crate) fn load(
     if let Some(warning) = session.device.warning() {
         tracing::warn!("{warning}");
     }
+    let limit = model.mem_limit.map(|Size(bytes)| bytes);
+    let watch = MemoryWatch::start(vec![Arc::clone(&session.target)], limit, LOOK_EVERY, |now| {
+        let resident = Size(now.resident.unwrap_or_default());
+        tracing::warn!("{resident} are resident, more than --mem-limit; lower --max-batch, --context or --draft-cache");
+    })?;
     let engine = session.engine();
     let drafter = engine.drafter().unwrap_or("none").to_owned();
     let scheduling = SchedulerOptions { max_running: answers.max_batch, max_queue, ..SchedulerOptions::default() };
     let service = Service::start(Scheduler::new(engine, scheduling))?;
-    let name = opened.checkpoint.name().to_owned();
+    let name = opened.checkpoint.config().name.clone();
     let language =
         Arc::new(Speech { vocabulary: Arc::clone(&opened.vocabulary), template: opened.checkpoint.chat_template()? });
     let limits = limits(model, context, answers.max_tokens.min(context), answers.max_prompt_tokens);
-    Ok(Ready { language, service, limits, name, drafter })
+    let draft_cache = session.draft_cache.clone();
+    Ok(Ready { language, service, limits, name, drafter, draft_cache, watch })
 }
 
 fn limits(model: ModelArgs, context: usize, max_tokens: usize, max_prompt_tokens: Option<usize>) -> RequestLimits {

@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 use std::time::Duration;
 
 use parking_lot::Mutex;
-use spec_runtime::{Completion, PositionStats, Status};
+use spec_runtime::{Completion, DraftCacheStats, PositionStats, Status};
 
 /// Seconds.
 const WAITS: &[f64] = &[0.001, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 120.0];
@@ -128,7 +128,7 @@ impl Metrics {
     }
 
     /// The text at `/metrics`.
-    pub(crate) fn text(&self, status: &Status) -> String {
+    pub(crate) fn text(&self, status: &Status, drafts: DraftCacheStats) -> String {
         let counts = self.0.lock();
         let mut page = Page::default();
         page.one("spec_requests_running", "gauge", "Generations that run.", status.running as f64);
@@ -230,6 +230,19 @@ impl Metrics {
         ] {
             page.one(name, "gauge", about, blocks as f64);
         }
+        page.one(
+            "spec_draft_cache_hits_total",
+            "counter",
+            "Drafts of the draft model that were kept from before.",
+            drafts.hits as f64,
+        );
+        page.one(
+            "spec_draft_cache_misses_total",
+            "counter",
+            "Drafts that were asked for and not kept.",
+            drafts.misses as f64,
+        );
+        page.one("spec_draft_cache_bytes", "gauge", "Bytes that kept drafts take.", drafts.bytes as f64);
         let preempted = status.totals.preempted as f64;
         page.one(
             "spec_preemptions_total",

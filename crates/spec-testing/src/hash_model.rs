@@ -57,7 +57,8 @@ pub struct HashModel {
     state: Mutex<State>,
     passes: AtomicUsize,
     rows: AtomicUsize,
-    fail_at: AtomicUsize,
+    /// Passes that fail: from the first of these on, up to the second.
+    failing: [AtomicUsize; 2],
 }
 
 struct State {
@@ -91,14 +92,20 @@ impl HashModel {
             }),
             passes: AtomicUsize::new(0),
             rows: AtomicUsize::new(0),
-            fail_at: AtomicUsize::new(usize::MAX),
+            failing: [AtomicUsize::new(usize::MAX), AtomicUsize::new(usize::MAX)],
             spec,
         })
     }
 
     /// Lets the pass with this number (from 0) fail as a device would.
     pub fn fail_at(&self, pass: usize) {
-        self.fail_at.store(pass, Ordering::Relaxed);
+        self.fail_in(pass..pass.saturating_add(1));
+    }
+
+    /// Lets the passes with these numbers fail.
+    pub fn fail_in(&self, passes: std::ops::Range<usize>) {
+        self.failing[0].store(passes.start, Ordering::Relaxed);
+        self.failing[1].store(passes.end, Ordering::Relaxed);
     }
 
     /// Passes so far.
@@ -188,7 +195,8 @@ impl Model for HashModel {
     fn submit(&self, _: &dyn Stream, batch: &Batch) -> Result<Box<dyn Pass>, RuntimeError> {
         assert!(batch.rows.len() <= self.config.max_rows, "a batch of {} rows", batch.rows.len());
         let pass = self.passes.fetch_add(1, Ordering::Relaxed);
-        if pass == self.fail_at.load(Ordering::Relaxed) {
+        let [first, end] = &self.failing;
+        if (first.load(Ordering::Relaxed)..end.load(Ordering::Relaxed)).contains(&pass) {
             return Err(RuntimeError::Device { device: "test".into(), reason: format!("pass {pass} fails") });
         }
         self.rows.fetch_add(batch.rows.len(), Ordering::Relaxed);

@@ -16,7 +16,7 @@ use crate::statistics::{Spread, geometric_mean, ratios};
 
 pub(super) const PROGRAM: &str = "llama-server";
 /// Positions for each client.
-const CONTEXT: usize = 4096;
+pub(super) const CONTEXT: usize = 4096;
 
 /// A way to start it.
 struct Setting {

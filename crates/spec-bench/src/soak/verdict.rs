@@ -22,9 +22,8 @@ const WARM_UP: f64 = 0.3;
 pub(super) struct Load {
     pub(super) running: f64,
     pub(super) waiting: f64,
-    /// Blocks of the KV cache that requests hold; those that are only remembered count as free. `None` where the device has
-    /// no blocks to tell of.
-    pub(super) held_blocks: Option<f64>,
+    /// Blocks of the KV cache that requests hold; those that are only remembered count as free.
+    pub(super) held_blocks: f64,
 }
 
 /// The server at one moment.
@@ -44,17 +43,16 @@ impl Load {
         Ok(Self {
             running: samples.sum("spec_requests_running")?,
             waiting: samples.sum("spec_requests_waiting")?,
-            held_blocks: samples.sum("spec_kv_blocks_used").ok(),
+            held_blocks: samples.sum("spec_kv_blocks_used")?,
         })
     }
 
     pub(super) fn is_idle(self) -> bool {
-        self.running == 0.0 && self.waiting == 0.0 && self.held_blocks.unwrap_or(0.0) == 0.0
+        self.running == 0.0 && self.waiting == 0.0 && self.held_blocks == 0.0
     }
 
     pub(super) fn describe(self) -> String {
-        let held = self.held_blocks.map_or("KV blocks not told of".to_owned(), |held| format!("{held} KV blocks held"));
-        format!("{} running, {} waiting, {held}", self.running, self.waiting)
+        format!("{} running, {} waiting, {} KV blocks held", self.running, self.waiting, self.held_blocks)
     }
 }
 
@@ -181,10 +179,10 @@ mod tests {
     use std::process::ExitStatus;
     use std::time::Duration;
 
-    const IDLE: Load = Load { running: 0.0, waiting: 0.0, held_blocks: Some(0.0) };
+    const IDLE: Load = Load { running: 0.0, waiting: 0.0, held_blocks: 0.0 };
 
     fn looks(resident: impl Fn(u64) -> u64) -> Vec<Look> {
-        let busy = Load { running: 4.0, waiting: 6.0, held_blocks: Some(9.0) };
+        let busy = Load { running: 4.0, waiting: 6.0, held_blocks: 9.0 };
         (0..100).map(|at| Look { at: Duration::from_secs(at), resident: resident(at), load: Some(busy) }).collect()
     }
 

@@ -47,13 +47,17 @@ pub(crate) struct ServeArgs {
 /// What bounds answers: for every command that gives many at once.
 #[derive(Debug, Args)]
 pub(crate) struct AnswersArgs {
-    /// Answers under way at once
-    #[arg(long, value_name = "N", default_value_t = 8, value_parser = batch, help_heading = "Limits")]
+    /// Answers under way at once: the KV cache has room for the context of each
+    #[arg(long, visible_alias = "parallel", value_name = "N", default_value_t = 8, value_parser = batch, help_heading = "Limits")]
     pub(crate) max_batch: usize,
 
     /// Positions of an answer with its prompt; 4096 when not given, or what the model was trained for if that is less
     #[arg(long, value_name = "N", help_heading = "Limits")]
     pub(crate) context: Option<usize>,
+
+    /// Tokens that the KV cache holds of all answers; as many as their contexts when not given
+    #[arg(long, value_name = "N", help_heading = "Limits")]
+    pub(crate) kv_tokens: Option<usize>,
 
     /// Tokens of an answer at most, and for requests that do not say
     #[arg(long, value_name = "N", default_value_t = 2048, help_heading = "Limits")]

@@ -196,3 +196,31 @@ fn reports_189_190_191_metrics_count_what_was_emitted_and_name_both_lengths() {
         assert!(page.text().contains(words), "{words}");
     }
 }
+
+#[test]
+fn report_81_prefixes_are_kept_while_drafting_and_told() {
+    let server = Setup::default().start();
+    let body = json!({ "prompt": WORDS.repeat(4), "max_tokens": 200, "temperature": 0 });
+    let cached = |answer: &Value| answer["usage"]["prompt_tokens_details"]["cached_tokens"].as_u64().expect("a number");
+    let first = server.post("/v1/completions", &body).ok();
+    let second = server.post("/v1/completions", &body).ok();
+    assert_eq!((cached(&first), second["choices"].clone()), (0, first["choices"].clone()));
+    assert!(cached(&second) > 48 && drafted(&second) > 0, "{second}");
+}
+
+#[test]
+fn one_drafter_alone_can_be_asked_for_and_one_that_is_not_there_is_refused() {
+    let server = Setup::default().start();
+    let body =
+        |name: &str| json!({ "prompt": WORDS, "max_tokens": 60, "temperature": 0, "speculation": { "drafter": name } });
+    let answer = server.post("/v1/completions", &body("ngram")).ok();
+    assert_eq!(answer["speculation"]["drafter"], "ngram");
+    assert!(drafted(&answer) > 0);
+    let refusal = server.post("/v1/completions", &body("model"));
+    assert_eq!(
+        (refusal.status, &refusal.json()["error"]["param"]),
+        (400, &json!("speculation.drafter")),
+        "{}",
+        refusal.text()
+    );
+}

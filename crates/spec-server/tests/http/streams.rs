@@ -16,6 +16,8 @@ fn reports_41_133_deltas_add_up_to_the_answer_and_stop_where_it_stops() {
     for stop in [json!(null), json!(["m", "xy"])] {
         let body =
             json!({ "prompt": "one two one two ", "max_tokens": 120, "temperature": 0, "stop": stop, "seed": 1 });
+        // The second of two has the prompt in the cache, as the third will.
+        server.post("/v1/completions", &body).ok();
         let whole = server.post("/v1/completions", &body).ok();
         let mut streaming = body.clone();
         streaming["stream"] = true.into();
