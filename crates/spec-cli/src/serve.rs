@@ -2,6 +2,7 @@
 
 use std::borrow::Cow;
 use std::net::IpAddr;
+use std::path::Path;
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::Duration;
@@ -105,7 +106,7 @@ pub(crate) fn run(args: ServeArgs) -> Result<ExitCode> {
     let scheduling =
         SchedulerOptions { max_running: args.max_batch, max_queue: args.max_queue, ..SchedulerOptions::default() };
     let service = Service::start(Scheduler::new(engine, scheduling))?;
-    let name = args.served_model_name.clone().unwrap_or_else(|| opened.checkpoint.name().to_owned());
+    let name = args.served_model_name.clone().unwrap_or_else(|| file_name(opened.checkpoint.name()));
     let language = Speech { vocabulary: Arc::clone(&opened.vocabulary), template: opened.checkpoint.chat_template()? };
     let options = ServerOptions {
         served_model_name: name.clone(),
@@ -129,6 +130,13 @@ fn limits(model: ModelArgs, context: usize, max_tokens: usize, max_prompt_tokens
     let draft_len = Arc::new(move || model.lengths().unwrap_or_else(|_| Box::new(spec_core::Goodput::default())));
     let max_prompt_tokens = max_prompt_tokens.unwrap_or(context);
     RequestLimits { context, max_tokens, max_prompt_tokens, draft_len, draft_width }
+}
+
+/// The name of a file or folder without where it is and its ending, neither of which clients need to know.
+fn file_name(path: &str) -> String {
+    let path = Path::new(path);
+    let name = if path.is_dir() { path.file_name() } else { path.file_stem() };
+    name.map_or_else(|| "model".to_owned(), |name| name.to_string_lossy().into_owned())
 }
 
 fn shown(ip: IpAddr) -> String {
