@@ -1,15 +1,15 @@
 #!/usr/bin/env bash
 # What continuous integration runs: each stage is one xtask command, to be run alone in the same way.
-# Needs cargo with rustfmt and clippy, a C compiler, and python3 with pip; the stages install what else they need.
+# Needs cargo with rustfmt and clippy, a C compiler, python3 with pip, and Node.js with npm; the stages install what else they need.
 set -uo pipefail
 cd "$(dirname "$0")/.." || exit 1
 
 # The cheap ones first: a formatting mistake should not cost a test run.
 stages=(lint tidy docs deny no-std "bindings --check" "headers --check" abi-check test page)
 
-for tool in cargo cargo-fmt cargo-clippy python3 cc; do
+for tool in cargo cargo-fmt cargo-clippy python3 cc npm; do
     if ! command -v "$tool" >/dev/null; then
-        echo "ci: $tool is missing; install rustup's stable toolchain with rustfmt and clippy, gcc, and python3 with pip" >&2
+        echo "ci: $tool is missing; install rustup's stable toolchain with rustfmt and clippy, gcc, python3 with pip, and Node.js with npm" >&2
         exit 1
     fi
 done

@@ -23,6 +23,7 @@ pub(crate) struct Options {
 enum Mode {
     Measure,
     Peers,
+    Serve,
     Compare,
 }
 
@@ -36,11 +37,13 @@ impl Options {
         let mut rest = arguments.rest();
         let mode = match rest.first().map(String::as_str) {
             Some("peers") => Mode::Peers,
+            Some("serve") => Mode::Serve,
             Some("compare") => Mode::Compare,
             Some(word) if !word.starts_with('-') => {
-                return Err(
-                    UsageError(format!("there is no `bench {word}`, but `bench peers` and `bench compare`")).into()
-                );
+                return Err(UsageError(format!(
+                    "there is no `bench {word}`, but `bench peers`, `bench serve` and `bench compare`"
+                ))
+                .into());
             }
             _ => Mode::Measure,
         };
@@ -69,6 +72,7 @@ pub(crate) fn run(options: &Options) -> Result<ExitCode> {
     bench.arg(match options.mode {
         Mode::Measure => "measure",
         Mode::Peers => "peers",
+        Mode::Serve => "serve",
         Mode::Compare => "compare",
     });
     bench.arg("--model").arg(&model).arg("--out").arg(binary::target_folder()?.join("bench"));
@@ -81,7 +85,7 @@ pub(crate) fn run(options: &Options) -> Result<ExitCode> {
             bench.arg("--draft-model").arg(file);
         }
     }
-    if options.mode == Mode::Peers {
+    if matches!(options.mode, Mode::Peers | Mode::Serve) {
         bench.arg("--cache").arg(fetch::user_cache()?);
         for file in &also {
             bench.arg("--also").arg(file);
@@ -95,7 +99,7 @@ fn models(options: &Options) -> Result<(PathBuf, Option<PathBuf>, Vec<PathBuf>)>
     if let Some(model) = &options.model {
         return Ok((model.clone(), options.draft_model.clone(), Vec::new()));
     }
-    let pair = options.pair || options.mode == Mode::Peers;
+    let pair = options.pair || matches!(options.mode, Mode::Peers | Mode::Serve);
     let mut files = fetch::models(pair)?.into_iter();
     let target = files.next().context("the table of models is empty")?;
     let draft = options.draft_model.clone().or(files.next());
@@ -120,6 +124,8 @@ mod tests {
         let options = parse("--pair -n 32").unwrap();
         assert_eq!((options.mode, options.pair), (Mode::Measure, true));
         assert_eq!(options.rest, ["-n", "32"]);
+        let options = parse("serve --find-peak").unwrap();
+        assert_eq!((options.mode, options.rest.as_slice()), (Mode::Serve, &["--find-peak".to_owned()][..]));
         assert_eq!(parse("compare main HEAD").unwrap().rest, ["main", "HEAD"]);
     }
 

@@ -37,6 +37,7 @@ Exit codes: 0 all rows equal and something was drafted; 1 otherwise, or it faile
         details: "\
 cargo xtask bench [--pair] [--model FILE] [--draft-model FILE] [options]
 cargo xtask bench peers [options]
+cargo xtask bench serve [options]
 cargo xtask bench compare BEFORE AFTER [options]
 
 All of it in interleaved rounds, with medians, and ratios taken within a round. Progress goes to standard error, tables to
@@ -56,10 +57,17 @@ bench peers      builds llama.cpp once (77 MB, cmake, minutes) and runs all its 
   --also FILE      one more model whose decoding is compared
   --llama-programs DIR   llama.cpp's programs, built by you
 
+bench serve      `spec serve` on the Qwen pair: tokens per second with speculation and without by the number of clients, beside the
+                 ceiling from the cost of passes; ten dialogues; a hundred labelled queries. Unequal answers end the run.
+  --clients N,N    at once (1,2,4,8,16)        --parts throughput,peer,dialogues,intents
+                   peer is llama.cpp's server in each of its settings at 8, built once; --llama-programs DIR, built by you
+  --find-peak      raises the rate of arrivals until p95 passes --limit-first S or --limit-whole S; tries each for --trial S
+  -- WORDS         more words for `spec serve`
+
 bench compare    builds two commits beside each other, runs kernels and passes in turn; SmolLM2 unless --pair or --model
   --rows N,N  --context N  --types T,T  --passes-only
 
-Of `bench` and `bench peers`:
+Of `bench`, `bench peers` and `bench serve`:
   --prompts A,B   only these prompts           -n N            tokens an answer (200)
 Of all:
   --repeats N     interleaved rounds (7; compare 5)            --quick         fewer and shorter
@@ -69,13 +77,41 @@ Exit codes: 0 measured, whatever the figures; 1 answers differed, or it failed; 
 ",
     },
     Topic {
+        name: "soak",
+        summary: "minutes of every kind of client at a server with small limits, and what has to hold afterwards",
+        details: "\
+cargo xtask soak [--minutes N] [--rate X] [--seed N] [--model FILE] [--release] [-- WORDS]
+
+Starts `spec serve` on SmolLM2 with a short queue. Clients come by chance and in bursts: they ask and read, leave, read slowly,
+send what is no JSON, 10 MB, headers without end, and more. Afterwards: every client got an answer or a reason, some answers
+asked again alone are equal, nothing runs, waits or holds a KV block, memory is flat, nothing panicked, and it ends when asked.
+
+  --minutes N   how long they come (1)         --rate X      clients a second between bursts (2.5)
+  --seed N      other traffic                  --release     built optimised
+  -- WORDS      more words for `spec serve`
+
+Exit codes: 0 everything holds; 1 something does not, or it failed; 2 usage. Table and JSON are in target/soak.
+",
+    },
+    Topic {
+        name: "clients",
+        summary: "OpenAI's Python and Node packages drive every endpoint of a server on SmolLM2",
+        details: "\
+cargo xtask clients
+
+Starts `spec serve` and the scripts in crates/spec-bench/clients with pinned packages, which pip and npm install in the target
+folder. Streaming and not, choices, stops, seeds, log-probabilities, biases, JSON, tools, errors, cancelling.
+",
+    },
+    Topic {
         name: "test",
         summary: "run every test, with a real model; --pair and --gemma add more",
         details: "\
 cargo xtask test [--pair] [--gemma]
 
 Installs cargo-nextest when it is missing, brings SmolLM2 (93 MB) into the cache, then runs all unit, integration and
-real-model tests, the doctests, every example, and each published crate alone without default features.
+real-model tests, the doctests, every example, each published crate alone without default features, `clients`, and a minute
+of `soak`.
 A model that cannot be had is a failure, never a skipped test.
 
   --pair   also the tests on the two Qwen models (1.6 GB, once)
@@ -225,7 +261,7 @@ of what is emitted with the target's. docs/algorithms.md says what is proved and
     },
     Topic {
         name: "ci",
-        summary: "all of the above but `bench`, `build-atb` and `proof` as the continuous integration runs them, with seconds per stage",
+        summary: "all of the above but `bench`, longer soaks, `build-atb` and `proof` as the continuous integration runs them, with seconds per stage",
         details: "\
 cargo xtask ci
 

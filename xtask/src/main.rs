@@ -12,6 +12,7 @@ mod help;
 mod oracles;
 mod page;
 mod process;
+mod serving;
 mod stages;
 mod testing;
 mod tidy;
@@ -44,6 +45,7 @@ fn run(mut arguments: Arguments) -> anyhow::Result<ExitCode> {
             print!("{}", help::text(Some(command))?);
         }
         Some("bench") => return bench::run(&bench::Options::parse(arguments)?),
+        Some("soak") => return serving::soak(&serving::Soak::parse(arguments)?),
         Some("demo") => return demo::run(&demo::Options::parse(arguments)?),
         Some("build-atb") => return stages::build_atb(&arguments.rest()),
         Some("oracles") => {
@@ -70,6 +72,7 @@ fn run(mut arguments: Arguments) -> anyhow::Result<ExitCode> {
                         println!("{}", path.display());
                     }
                 }
+                "clients" => serving::clients()?,
                 "tidy" => tidy::run()?,
                 "lint" => stages::lint()?,
                 "docs" => stages::docs()?,

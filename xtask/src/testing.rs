@@ -2,6 +2,7 @@
 
 use crate::fetch;
 use crate::process::{self, cargo};
+use crate::serving;
 use crate::workspace;
 use anyhow::Result;
 use std::ffi::OsString;
@@ -34,7 +35,8 @@ pub(crate) fn run(pair: bool, gemma: bool) -> Result<()> {
     for model in &small {
         run_examples(model)?;
     }
-    check_each_alone(&cache)
+    check_each_alone(&cache)?;
+    serving::test()
 }
 
 fn nextest<const N: usize>(cache: &Path, arguments: [&str; N]) -> Command {

@@ -1,6 +1,6 @@
 //! `cargo xtask bench peers`: llama.cpp on the same files and prompts, in the same rounds.
 
-mod build;
+pub(crate) mod build;
 mod outputs;
 mod report;
 mod rivals;
@@ -112,9 +112,9 @@ pub(crate) fn run(options: &Options) -> Result<()> {
         prompts.clear();
     }
     let programs = match &options.llama_programs {
-        None => build::programs(&options.cache)?,
+        None => build::programs(&options.cache, &settings::PROGRAMS)?,
         Some(folder) => {
-            if let Some(program) = build::missing_in(folder) {
+            if let Some(program) = build::missing_in(folder, &settings::PROGRAMS) {
                 bail!("{} has no {program}; leave --llama-programs out to have them built", folder.display());
             }
             folder.clone()

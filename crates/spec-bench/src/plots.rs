@@ -15,7 +15,7 @@ use crate::engine::Position;
 use crate::generations::CaseFigures;
 use crate::passes::PassFigures;
 
-const FONT: &str = "sans-serif";
+pub(crate) const FONT: &str = "sans-serif";
 /// Told apart also by eyes that see few colours, after Okabe and Ito.
 const COLOURS: [RGBColor; 7] = [
     RGBColor(86, 86, 86),
@@ -29,7 +29,7 @@ const COLOURS: [RGBColor; 7] = [
 /// Positions with fewer drafted tokens say nothing about their acceptance.
 const LEAST_DRAFTED: usize = 10;
 
-fn colour(at: usize) -> RGBColor {
+pub(crate) fn colour(at: usize) -> RGBColor {
     COLOURS[at % COLOURS.len()]
 }
 
@@ -54,7 +54,7 @@ pub(crate) trait Plot {
 }
 
 /// plotters' errors carry the backend's, which live no longer than it does.
-fn plain<E: std::fmt::Display>(error: E) -> anyhow::Error {
+pub(crate) fn plain<E: std::fmt::Display>(error: E) -> anyhow::Error {
     anyhow!("a plot cannot be drawn: {error}")
 }
 
@@ -260,9 +260,12 @@ fn shares(positions: &[Position]) -> Vec<(f64, f64)> {
         .collect()
 }
 
-type Chart<'a, B> = ChartContext<'a, B, Cartesian2d<RangedCoordf64, RangedCoordf64>>;
+pub(crate) type Chart<'a, B> = ChartContext<'a, B, Cartesian2d<RangedCoordf64, RangedCoordf64>>;
 
-fn legend<'a, B: DrawingBackend + 'a>(chart: &mut Chart<'a, B>, position: SeriesLabelPosition) -> Result<()> {
+pub(crate) fn legend<'a, B: DrawingBackend + 'a>(
+    chart: &mut Chart<'a, B>,
+    position: SeriesLabelPosition,
+) -> Result<()> {
     chart
         .configure_series_labels()
         .position(position)

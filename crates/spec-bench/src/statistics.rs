@@ -23,6 +23,26 @@ impl Spread {
     }
 }
 
+/// What most of many measurements stay below: times of a service are told by these.
+#[derive(Clone, Copy, PartialEq, Debug, Serialize)]
+pub(crate) struct Percentiles {
+    pub(crate) p50: f64,
+    pub(crate) p95: f64,
+    pub(crate) p99: f64,
+    pub(crate) count: usize,
+}
+
+impl Percentiles {
+    /// By the nearest rank: each is a value that was measured. `None` of nothing.
+    pub(crate) fn of(values: &[f64]) -> Option<Self> {
+        let mut sorted = values.to_vec();
+        sorted.sort_by(f64::total_cmp);
+        let count = sorted.len();
+        let rank = |percent: usize| sorted.get((count * percent).div_ceil(100).saturating_sub(1)).copied();
+        Some(Self { p50: rank(50)?, p95: rank(95)?, p99: rank(99)?, count })
+    }
+}
+
 /// Of ratios, each taken inside one pair: a slow hour of the machine slows both sides of a pair and leaves their ratio.
 pub(crate) fn ratios(over: &[f64], under: &[f64]) -> Vec<f64> {
     over.iter().zip(under).map(|(over, under)| over / under).collect()
@@ -38,7 +58,7 @@ pub(crate) fn geometric_mean(values: &[f64]) -> Option<f64> {
 
 #[cfg(test)]
 mod tests {
-    use super::{Spread, geometric_mean, ratios};
+    use super::{Percentiles, Spread, geometric_mean, ratios};
 
     #[test]
     fn a_median_is_the_middle_of_an_odd_and_the_mean_of_the_two_middle_of_an_even_number() {
@@ -46,6 +66,17 @@ mod tests {
         assert_eq!((odd.median, odd.least, odd.most, odd.count), (3.0, 1.0, 10.0, 3));
         assert_eq!(Spread::of(&[4.0, 1.0, 2.0, 100.0]).unwrap().median, 3.0);
         assert_eq!(Spread::of(&[]), None);
+    }
+
+    #[test]
+    fn percentiles_are_measured_values_at_their_rank() {
+        let hundred: Vec<f64> = (1..=100).rev().map(f64::from).collect();
+        let of = Percentiles::of(&hundred).unwrap();
+        assert_eq!((of.p50, of.p95, of.p99, of.count), (50.0, 95.0, 99.0, 100));
+        let one = Percentiles::of(&[7.0]).unwrap();
+        assert_eq!((one.p50, one.p95, one.p99), (7.0, 7.0, 7.0));
+        assert_eq!(Percentiles::of(&[1.0, 2.0, 3.0]).unwrap().p50, 2.0);
+        assert_eq!(Percentiles::of(&[]), None);
     }
 
     #[test]

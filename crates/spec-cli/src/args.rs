@@ -13,7 +13,7 @@ use spec_core::{Fixed, LENGTH_POLICIES, LengthPolicy, LengthPolicyName, RULES, R
 use spec_runtime::StopRules;
 
 pub(crate) use chat::ChatArgs;
-pub(crate) use serve::ServeArgs;
+pub(crate) use serve::{AnswersArgs, BatchArgs, ServeArgs};
 pub(crate) use tools::{
     Bench, BenchArgs, BenchForwardArgs, CompletionsArgs, DemoArgs, DoctorArgs, InspectArgs, LogitsKind, ManArgs,
     PullArgs, TokenizeArgs,
@@ -55,6 +55,9 @@ pub(crate) enum Command {
     /// Answer requests over HTTP, as OpenAI's clients make them
     #[command(after_help = help::SERVE)]
     Serve(Box<ServeArgs>),
+    /// Answer the requests of a file into a file, as `serve` would
+    #[command(after_help = help::BATCH)]
+    Batch(Box<BatchArgs>),
     /// Show what a model file holds
     Inspect(InspectArgs),
     /// Show how a text is split into tokens

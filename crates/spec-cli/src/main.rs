@@ -2,6 +2,7 @@
 
 mod args;
 mod ascend;
+mod batch;
 mod bench;
 mod chat;
 mod color;
@@ -51,6 +52,7 @@ fn run(command: Command, line: &CommandLine) -> anyhow::Result<ExitCode> {
         Command::Generate(args) => generate::run(*args),
         Command::Chat(args) => chat::run(*args, line),
         Command::Serve(args) => serve::run(*args),
+        Command::Batch(args) => batch::run(*args),
         Command::Inspect(args) => inspect::run(&args),
         Command::Tokenize(args) => tokenize::run(&args),
         Command::Bench(args) => match args.bench {

@@ -2,7 +2,6 @@
 
 use std::borrow::Cow;
 use std::net::IpAddr;
-use std::path::Path;
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::Duration;
@@ -10,10 +9,10 @@ use std::time::Duration;
 use anyhow::Result;
 use spec_core::Token;
 use spec_model::{ChatTemplate, Conversation};
-use spec_runtime::{MemoryWatch, Scheduler, SchedulerOptions, Service, TokenRole, TokenText};
+use spec_runtime::{DraftCache, MemoryWatch, Scheduler, SchedulerOptions, Service, TokenRole, TokenText};
 use spec_server::{Keys, Language, Listening, RequestLimits, Server, ServerOptions};
 
-use crate::args::{ModelArgs, ServeArgs};
+use crate::args::{AnswersArgs, ModelArgs, ServeArgs};
 use crate::memory::{Room, Size};
 use crate::session::{Opened, Session, Vocabulary};
 use crate::usage;
@@ -25,7 +24,7 @@ const CONTEXT: usize = 4096;
 const LOOK_EVERY: Duration = Duration::from_secs(5);
 
 /// A model's tokenizer and template, as the service sees them.
-struct Speech {
+pub(crate) struct Speech {
     vocabulary: Arc<Vocabulary>,
     template: Option<ChatTemplate>,
 }
@@ -69,25 +68,70 @@ impl Language for Speech {
 
 pub(crate) fn run(args: ServeArgs) -> Result<ExitCode> {
     tracing_subscriber::fmt().with_writer(std::io::stderr).with_target(false).init();
-    args.model.lengths().map_err(usage)?;
-    if args.max_tokens == 0 {
-        return Err(usage("--max-tokens 0 leaves no answer; give at least 1"));
-    }
     let keys = args.api_keys.as_deref().map(Keys::read).transpose()?;
-    let opened = Opened::open(&args.model.model, args.model.text.pre_tokenizer.as_deref())?;
-    let trained = opened.checkpoint.config().context_length;
-    let context = args.context.unwrap_or_else(|| trained.min(CONTEXT));
-    if context > trained || context == 0 {
-        return Err(usage(format!("--context {context}: the model was trained for {trained} positions")));
-    }
+    let (opened, context) = open(&args.model, &args.answers)?;
     // Before what takes long, so that an address that is taken is told at once. Who connects meanwhile waits.
     let listening = Listening::bind(&args.host, args.port)?;
     let address = listening.address()?;
     if keys.is_none() && !address.ip().is_loopback() {
         tracing::warn!("{} is open to other machines, and there are no keys: --api-keys FILE", shown(address.ip()));
     }
-    let mut session =
-        Session::load(&args.model, &opened, Room { context, parallel: args.max_batch, kv_tokens: args.kv_tokens })?;
+    let Ready { language, service, limits, name, drafter, draft_cache, watch: _watch } =
+        load(args.model, &args.answers, &opened, context, args.max_queue)?;
+    let name = args.served_model_name.unwrap_or(name);
+    let options = ServerOptions {
+        served_model_name: name.clone(),
+        keys,
+        max_body_bytes: args.max_body.0,
+        draft_cache,
+        log_prompts: args.log_prompts,
+        ..ServerOptions::default()
+    };
+    let server = Server::new(listening, language, service, limits, options);
+    tracing::info!("{name}; drafts: {drafter}; {} answers at once, {context} positions each", args.answers.max_batch);
+    println!("serving {name} at http://{address}");
+    server.run()?;
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Opens the model, and settles the positions of a text.
+pub(crate) fn open(model: &ModelArgs, answers: &AnswersArgs) -> Result<(Opened, usize)> {
+    model.lengths().map_err(usage)?;
+    if answers.max_tokens == 0 {
+        return Err(usage("--max-tokens 0 leaves no answer; give at least 1"));
+    }
+    let opened = Opened::open(&model.model, model.text.pre_tokenizer.as_deref())?;
+    let trained = opened.checkpoint.config().context_length;
+    let context = answers.context.unwrap_or_else(|| trained.min(CONTEXT));
+    if context > trained || context == 0 {
+        return Err(usage(format!("--context {context}: the model was trained for {trained} positions")));
+    }
+    Ok((opened, context))
+}
+
+/// What answers many requests.
+pub(crate) struct Ready {
+    pub(crate) language: Arc<dyn Language>,
+    pub(crate) service: Service,
+    pub(crate) limits: RequestLimits,
+    /// The model's.
+    pub(crate) name: String,
+    pub(crate) drafter: String,
+    pub(crate) draft_cache: Option<Arc<DraftCache>>,
+    /// Warns while it is there.
+    pub(crate) watch: MemoryWatch,
+}
+
+/// Loads the model and its drafters, and starts the thread that schedules them.
+pub(crate) fn load(
+    model: ModelArgs,
+    answers: &AnswersArgs,
+    opened: &Opened,
+    context: usize,
+    max_queue: usize,
+) -> Result<Ready> {
+    let room = Room { context, parallel: answers.max_batch, kv_tokens: answers.kv_tokens };
+    let mut session = Session::load(&model, opened, room)?;
     if let Some(drafter) = &mut session.drafter {
         // Nobody's first answer waits for it.
         drafter.prepare()?;
@@ -96,32 +140,21 @@ pub(crate) fn run(args: ServeArgs) -> Result<ExitCode> {
     if let Some(warning) = session.device.warning() {
         tracing::warn!("{warning}");
     }
-    let limit = args.model.mem_limit.map(|Size(bytes)| bytes);
-    let _watch = MemoryWatch::start(vec![Arc::clone(&session.target)], limit, LOOK_EVERY, |now| {
+    let limit = model.mem_limit.map(|Size(bytes)| bytes);
+    let watch = MemoryWatch::start(vec![Arc::clone(&session.target)], limit, LOOK_EVERY, |now| {
         let resident = Size(now.resident.unwrap_or_default());
         tracing::warn!("{resident} are resident, more than --mem-limit; lower --max-batch, --context or --draft-cache");
     })?;
     let engine = session.engine();
     let drafter = engine.drafter().unwrap_or("none").to_owned();
-    let scheduling =
-        SchedulerOptions { max_running: args.max_batch, max_queue: args.max_queue, ..SchedulerOptions::default() };
+    let scheduling = SchedulerOptions { max_running: answers.max_batch, max_queue, ..SchedulerOptions::default() };
     let service = Service::start(Scheduler::new(engine, scheduling))?;
-    let name = args.served_model_name.clone().unwrap_or_else(|| file_name(opened.checkpoint.name()));
-    let language = Speech { vocabulary: Arc::clone(&opened.vocabulary), template: opened.checkpoint.chat_template()? };
-    let options = ServerOptions {
-        served_model_name: name.clone(),
-        keys,
-        max_body_bytes: args.max_body.0,
-        draft_cache: session.draft_cache.clone(),
-        log_prompts: args.log_prompts,
-        ..ServerOptions::default()
-    };
-    let limits = limits(args.model, context, args.max_tokens.min(context), args.max_prompt_tokens);
-    let server = Server::new(listening, Arc::new(language), service, limits, options);
-    tracing::info!("{name}; drafts: {drafter}; {} answers at once, {context} positions each", args.max_batch);
-    println!("serving {name} at http://{address}");
-    server.run()?;
-    Ok(ExitCode::SUCCESS)
+    let name = opened.checkpoint.config().name.clone();
+    let language =
+        Arc::new(Speech { vocabulary: Arc::clone(&opened.vocabulary), template: opened.checkpoint.chat_template()? });
+    let limits = limits(model, context, answers.max_tokens.min(context), answers.max_prompt_tokens);
+    let draft_cache = session.draft_cache.clone();
+    Ok(Ready { language, service, limits, name, drafter, draft_cache, watch })
 }
 
 fn limits(model: ModelArgs, context: usize, max_tokens: usize, max_prompt_tokens: Option<usize>) -> RequestLimits {
@@ -130,13 +163,6 @@ fn limits(model: ModelArgs, context: usize, max_tokens: usize, max_prompt_tokens
     let draft_len = Arc::new(move || model.lengths().unwrap_or_else(|_| Box::new(spec_core::Goodput::default())));
     let max_prompt_tokens = max_prompt_tokens.unwrap_or(context);
     RequestLimits { context, max_tokens, max_prompt_tokens, draft_len, draft_width }
-}
-
-/// The name of a file or folder without where it is and its ending, neither of which clients need to know.
-fn file_name(path: &str) -> String {
-    let path = Path::new(path);
-    let name = if path.is_dir() { path.file_name() } else { path.file_stem() };
-    name.map_or_else(|| "model".to_owned(), |name| name.to_string_lossy().into_owned())
 }
 
 fn shown(ip: IpAddr) -> String {

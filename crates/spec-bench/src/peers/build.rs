@@ -8,7 +8,6 @@ use std::process::{Command, Stdio};
 use anyhow::{Context, Result, bail, ensure};
 use sha2::{Digest, Sha256};
 
-use super::settings::PROGRAMS;
 use crate::launcher::run;
 
 /// The commit of llama.cpp that the package carries.
@@ -32,20 +31,21 @@ const CONFIGURATION: [&str; 7] = [
     "-DLLAMA_CURL=OFF",
     "-DLLAMA_OPENSSL=OFF",
     "-DLLAMA_BUILD_TESTS=OFF",
-    "-DLLAMA_BUILD_SERVER=OFF",
+    // Its target is there then, and built where it is wanted.
+    "-DLLAMA_BUILD_SERVER=ON",
     "-DLLAMA_BUILD_APP=OFF",
 ];
 
-/// The folder of the programs, built under `cache` unless they are there.
+/// The folder of the `wanted` programs, built under `cache` unless they are there.
 ///
 /// # Errors
 /// Python, pip, cmake or a compiler is missing, the package cannot be had or is another one, or the build fails.
-pub(crate) fn programs(cache: &Path) -> Result<PathBuf> {
+pub(crate) fn programs(cache: &Path, wanted: &[&'static str]) -> Result<PathBuf> {
     let home = cache.join(format!("llama.cpp-{COMMIT}"));
     let programs = home.join("build").join("bin");
     // Written last: a build that was interrupted goes on where it stopped.
     let marker = home.join("built");
-    if marker.is_file() && missing_in(&programs).is_none() {
+    if marker.is_file() && missing_in(&programs, wanted).is_none() {
         return Ok(programs);
     }
     fs::create_dir_all(&home).with_context(|| format!("cannot create {}", home.display()))?;
@@ -63,17 +63,17 @@ pub(crate) fn programs(cache: &Path) -> Result<PathBuf> {
     run(Command::new("cmake").arg("-S").arg(&source).arg("-B").arg(&build).args(CONFIGURATION))
         .with_context(|| format!("llama.cpp cannot be configured; {INSTALL_CMAKE}"))?;
     let jobs = std::thread::available_parallelism().map_or(1, usize::from).to_string();
-    run(Command::new("cmake").arg("--build").arg(&build).args(["--parallel", &jobs, "--target"]).args(PROGRAMS))?;
-    if let Some(program) = missing_in(&programs) {
+    run(Command::new("cmake").arg("--build").arg(&build).args(["--parallel", &jobs, "--target"]).args(wanted))?;
+    if let Some(program) = missing_in(&programs, wanted) {
         bail!("the build ended well, but {program} is not in {}", programs.display());
     }
     fs::write(&marker, SHA256).with_context(|| format!("cannot write {}", marker.display()))?;
     Ok(programs)
 }
 
-/// A program that `folder` lacks.
-pub(crate) fn missing_in(folder: &Path) -> Option<&'static str> {
-    PROGRAMS.into_iter().find(|program| !folder.join(program).is_file())
+/// One of the `wanted` programs that `folder` lacks.
+pub(crate) fn missing_in(folder: &Path, wanted: &[&'static str]) -> Option<&'static str> {
+    wanted.iter().copied().find(|program| !folder.join(program).is_file())
 }
 
 /// The archive, downloaded unless it is there, with the right checksum.
@@ -138,7 +138,7 @@ fn sha256(file: &Path) -> Result<String> {
 
 #[cfg(test)]
 mod tests {
-    use super::{ARCHIVE, PROGRAMS, SHA256, fetch, missing_in, require, unpack};
+    use super::{ARCHIVE, SHA256, fetch, missing_in, require, unpack};
     use std::process::Command;
 
     #[test]
@@ -174,9 +174,8 @@ mod tests {
         let error = require("no-such-tool", &[], "this needs it", "install it").unwrap_err().to_string();
         assert_eq!(error, "this needs it, which is not there; install it");
         let folder = tempfile::tempdir().unwrap();
-        for program in &PROGRAMS[1..] {
-            std::fs::write(folder.path().join(program), "").unwrap();
-        }
-        assert_eq!(missing_in(folder.path()), Some(PROGRAMS[0]));
+        std::fs::write(folder.path().join("b"), "").unwrap();
+        assert_eq!(missing_in(folder.path(), &["b", "a"]), Some("a"));
+        assert_eq!(missing_in(folder.path(), &["b"]), None);
     }
 }

@@ -35,6 +35,14 @@ Examples:
 
 --help says which drafter to use, and what can be typed.";
 
+/// Below `spec batch --help`.
+pub(super) const BATCH: &str = "\
+Examples:
+  spec batch --model MODEL.gguf --input requests.jsonl --output results.jsonl
+
+A run that was interrupted goes on where it stopped. Exit codes: 0 every request
+was answered, 1 some failed or are left, 2 the command line was wrong.";
+
 /// Below `spec serve --help`.
 pub(super) const SERVE: &str = "\
 Examples:

@@ -32,13 +32,24 @@ pub(crate) struct ServeArgs {
     #[arg(long, help_heading = "Service")]
     pub(crate) log_prompts: bool,
 
-    /// Answers under way at once: the KV cache has room for the context of each
-    #[arg(long, visible_alias = "parallel", value_name = "N", default_value_t = 8, value_parser = batch, help_heading = "Limits")]
-    pub(crate) max_batch: usize,
+    #[command(flatten)]
+    pub(crate) answers: AnswersArgs,
 
     /// Answers that may wait beside; more are refused with 429
     #[arg(long, value_name = "N", default_value_t = 64, help_heading = "Limits")]
     pub(crate) max_queue: usize,
+
+    /// Bytes of a request's body at most, such as 300kB or 4MiB
+    #[arg(long, value_name = "SIZE", default_value = "4MiB", help_heading = "Limits")]
+    pub(crate) max_body: Size,
+}
+
+/// What bounds answers: for every command that gives many at once.
+#[derive(Debug, Args)]
+pub(crate) struct AnswersArgs {
+    /// Answers under way at once: the KV cache has room for the context of each
+    #[arg(long, visible_alias = "parallel", value_name = "N", default_value_t = 8, value_parser = batch, help_heading = "Limits")]
+    pub(crate) max_batch: usize,
 
     /// Positions of an answer with its prompt; 4096 when not given, or what the model was trained for if that is less
     #[arg(long, value_name = "N", help_heading = "Limits")]
@@ -55,10 +66,24 @@ pub(crate) struct ServeArgs {
     /// Tokens of a prompt at most; what the context holds when not given
     #[arg(long, value_name = "N", help_heading = "Limits")]
     pub(crate) max_prompt_tokens: Option<usize>,
+}
 
-    /// Bytes of a request's body at most, such as 300kB or 4MiB
-    #[arg(long, value_name = "SIZE", default_value = "4MiB", help_heading = "Limits")]
-    pub(crate) max_body: Size,
+/// Answers to a file of requests.
+#[derive(Debug, Args)]
+pub(crate) struct BatchArgs {
+    #[command(flatten)]
+    pub(crate) model: ModelArgs,
+
+    /// The requests: lines of OpenAI's batch files, {"custom_id", "method", "url", "body"}
+    #[arg(long, short, value_name = "FILE", help_heading = "Batch")]
+    pub(crate) input: PathBuf,
+
+    /// Where the answers go, a line each; what an earlier run wrote there is kept and not asked again
+    #[arg(long, short, value_name = "FILE", help_heading = "Batch")]
+    pub(crate) output: PathBuf,
+
+    #[command(flatten)]
+    pub(crate) answers: AnswersArgs,
 }
 
 fn batch(text: &str) -> Result<usize, String> {

@@ -1,5 +1,6 @@
 //! The binary, as a user runs it, on tiny models.
 
+mod batch;
 mod chat;
 mod devices;
 mod real;
@@ -56,7 +57,7 @@ impl Files {
 
     /// `spec` with nothing of the user's own: no flags in the environment or in a file, no history.
     fn command(&self, words: &[&str]) -> Command {
-        let is_file = |word: &str| [".gguf", ".json", ".txt"].iter().any(|ending| word.ends_with(ending));
+        let is_file = |word: &str| [".gguf", ".json", ".jsonl", ".txt"].iter().any(|ending| word.ends_with(ending));
         let words = words.iter().map(|&word| match is_file(word) {
             true => self.path(word).display().to_string(),
             false => word.to_owned(),

@@ -72,7 +72,7 @@ fn report_51_what_is_not_supported_is_refused_by_its_name() {
         ("messages", json!([])),
         ("messages", json!("hi")),
         ("messages[0].content", json!([{ "role": "user", "content": [{ "type": "image_url" }] }])),
-        ("messages[0].audio", json!([{ "role": "assistant", "content": "", "audio": {} }])),
+        ("messages[0].tool_calls", json!([{ "role": "user", "content": "", "tool_calls": [] }])),
     ];
     for (name, value) in chat {
         let mut body = json!({ "messages": [{ "role": "user", "content": "a" }], "max_tokens": 3 });

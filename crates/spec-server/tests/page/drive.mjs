@@ -13,7 +13,7 @@ assert(chromium, "usage: node drive.mjs SPEC MODEL CHROMIUM [SCREENSHOT]");
 
 /** Starts the server on a free port; its process and address. */
 function serve() {
-  const server = spawn(spec, ["serve", "--config", "none", "--model", model, "--port", "0"], { stdio: ["ignore", "pipe", "pipe"] });
+  const server = spawn(spec, ["serve", "--config", "none", "--model", model, "--served-model-name", "SmolLM2-135M-Instruct", "--port", "0"], { stdio: ["ignore", "pipe", "pipe"] });
   return new Promise((resolve, reject) => {
     let said = "";
     const read = (text) => {

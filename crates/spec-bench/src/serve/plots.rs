@@ -1,0 +1,151 @@
+//! The plots of serving.
+
+use anyhow::Result;
+use plotters::coord::Shift;
+use plotters::prelude::*;
+
+use super::client::Mode;
+use super::peak::{Figures as Peak, Trial};
+use super::throughput::Figures as Throughput;
+use crate::plots::{FONT, Plot, colour, legend, plain};
+use crate::statistics::Percentiles;
+
+/// A named line.
+type Line = (String, Vec<(f64, f64)>);
+
+/// Speculative over plain by the number of clients, a line for each kind of prompt.
+pub(super) struct Gains<'a>(pub(super) &'a [Throughput]);
+
+/// Seconds by the rate of arrival: p50, p95 and p99, of one mode beside the other.
+pub(super) struct Waits<'a> {
+    pub(super) title: &'static str,
+    pub(super) peak: &'a Peak,
+    pub(super) of: fn(&Trial) -> Option<Percentiles>,
+}
+
+impl Plot for Gains<'_> {
+    fn size(&self) -> (u32, u32) {
+        (900, 520)
+    }
+
+    fn draw<B: DrawingBackend>(&self, area: &DrawingArea<B, Shift>) -> Result<()> {
+        let mut lines: Vec<Line> = Vec::new();
+        for figures in self.0 {
+            let point = (figures.clients as f64, figures.ratio.median);
+            match lines.iter_mut().find(|(name, _)| *name == figures.prompt) {
+                Some((_, line)) => line.push(point),
+                None => lines.push((figures.prompt.clone(), vec![point])),
+            }
+        }
+        draw_lines(area, "speculative over plain", ("requests at once", "tokens per second, ratio"), &lines, 1.0)
+    }
+}
+
+impl Plot for Waits<'_> {
+    fn size(&self) -> (u32, u32) {
+        (900, 520)
+    }
+
+    fn draw<B: DrawingBackend>(&self, area: &DrawingArea<B, Shift>) -> Result<()> {
+        let mut lines: Vec<Line> = Vec::new();
+        for mode in Mode::BOTH {
+            let mut trials: Vec<(f64, Percentiles)> = self
+                .peak
+                .trials
+                .iter()
+                .filter(|trial| trial.mode == mode)
+                .filter_map(|trial| Some((trial.rate, (self.of)(trial)?)))
+                .collect();
+            trials.sort_by(|(one, _), (other, _)| one.total_cmp(other));
+            for (name, value) in
+                [("p50", (|of| of.p50) as fn(&Percentiles) -> f64), ("p95", |of| of.p95), ("p99", |of| of.p99)]
+            {
+                let line = trials.iter().map(|(rate, percentiles)| (*rate, value(percentiles)));
+                lines.push((format!("{} {name}", mode.name()), line.collect()));
+            }
+        }
+        draw_lines(area, self.title, ("requests per second", "seconds"), &lines, 0.0)
+    }
+}
+
+fn draw_lines<B: DrawingBackend>(
+    area: &DrawingArea<B, Shift>,
+    title: &str,
+    (across, up): (&str, &str),
+    lines: &[Line],
+    least: f64,
+) -> Result<()> {
+    let points = || lines.iter().flat_map(|(_, line)| line);
+    let right = points().map(|point| point.0).fold(1e-3, f64::max);
+    let top = points().map(|point| point.1).fold(least.max(1e-3), f64::max);
+    area.fill(&WHITE).map_err(plain)?;
+    let mut chart = ChartBuilder::on(area)
+        .caption(title, (FONT, 20))
+        .margin(12)
+        .x_label_area_size(42)
+        .y_label_area_size(58)
+        .build_cartesian_2d(0.0..right * 1.05, 0.0..top * 1.15)
+        .map_err(plain)?;
+    chart
+        .configure_mesh()
+        .x_desc(across)
+        .y_desc(up)
+        .label_style((FONT, 14))
+        .axis_desc_style((FONT, 15))
+        .light_line_style(WHITE)
+        .draw()
+        .map_err(plain)?;
+    for (at, (name, line)) in lines.iter().enumerate() {
+        let style = colour(at).stroke_width(2);
+        chart
+            .draw_series(LineSeries::new(line.clone(), style))
+            .map_err(plain)?
+            .label(name)
+            .legend(move |(x, y)| PathElement::new([(x, y), (x + 22, y)], style));
+        let dots = line.iter().map(|&point| Circle::new(point, 3, colour(at).filled()));
+        chart.draw_series(dots).map_err(plain)?;
+    }
+    if least > 0.0 {
+        let even = [(0.0, least), (right * 1.05, least)];
+        chart.draw_series(LineSeries::new(even, BLACK.mix(0.4))).map_err(plain)?;
+    }
+    legend(&mut chart, plotters::chart::SeriesLabelPosition::UpperLeft)?;
+    area.present().map_err(plain)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Gains, Waits};
+    use crate::plots::Plot;
+    use crate::serve::client::Mode;
+    use crate::serve::peak::{Figures as Peak, Trial};
+    use crate::serve::throughput::Figures as Throughput;
+    use crate::statistics::{Percentiles, Spread};
+
+    #[test]
+    fn both_plots_carry_their_lines() {
+        let folder = tempfile::tempdir().unwrap();
+        let one = Spread::of(&[1.2]).unwrap();
+        let throughput = [1, 8].map(|clients| Throughput {
+            prompt: "code".into(),
+            clients,
+            plain: one,
+            speculative: one,
+            ratio: one,
+            ceiling: None,
+        });
+        Gains(&throughput).save(&folder.path().join("gains")).unwrap();
+        let waits = Percentiles::of(&[1.0, 2.0]);
+        let trial =
+            |mode, rate| Trial { mode, rate, clients: 2, refused: 0, first: waits, whole: waits, in_time: true };
+        let trials = vec![trial(Mode::Plain, 1.0), trial(Mode::Plain, 2.0), trial(Mode::Speculative, 2.0)];
+        let peak = Peak { trials, peak: [2.0, 2.0] };
+        let plot = Waits { title: "time to the first text", peak: &peak, of: |trial| trial.first };
+        plot.save(&folder.path().join("waits")).unwrap();
+        for (stem, labels) in [("gains", ["code", "requests at once"]), ("waits", ["speculative p99", "plain p50"])] {
+            let svg = std::fs::read_to_string(folder.path().join(stem).with_extension("svg")).unwrap();
+            assert!(labels.iter().all(|label| svg.contains(label)), "{stem}");
+            assert!(folder.path().join(stem).with_extension("png").is_file());
+        }
+    }
+}
