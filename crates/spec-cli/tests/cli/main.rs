@@ -5,6 +5,7 @@ mod chat;
 mod devices;
 mod real;
 mod requests;
+mod serve;
 mod settings;
 mod terminal;
 

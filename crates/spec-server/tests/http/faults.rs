@@ -52,3 +52,12 @@ fn draining_waits_for_answers_and_not_for_idle_connections() {
     assert!(server.ended(Duration::from_secs(5)));
     assert!(std::net::TcpStream::connect(server.address).is_err());
 }
+
+#[test]
+fn a_panic_is_an_answer_and_the_server_goes_on() {
+    let server = Setup::default().start();
+    let body = |text: &str| json!({ "messages": [{ "role": "user", "content": text }], "max_tokens": 3 });
+    let failed = server.post("/v1/chat/completions", &body("panic, please"));
+    assert_eq!((failed.status, &failed.json()["error"]["code"]), (500, &json!("internal_error")));
+    assert_eq!(server.post("/v1/chat/completions", &body("hello")).status, 200);
+}

@@ -187,6 +187,25 @@ fn without_a_key_only_the_state_is_told() {
     }
 }
 
+#[test]
+fn what_is_kept_of_one_keys_prompts_is_not_found_by_another() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let file = folder.path().join("keys");
+    std::fs::write(&file, "secret-key-one\nsecret-key-two\n").expect("a file");
+    let options = ServerOptions { keys: Some(Keys::read(&file).expect("keys")), ..ServerOptions::default() };
+    let server = Setup { options, ..Setup::default() }.start();
+    let cached = |key: &str| {
+        let body = json!({ "prompt": "a prompt of more than a block of the cache", "max_tokens": 2 }).to_string();
+        let more = format!("Connection: close\r\nAuthorization: Bearer {key}\r\n");
+        let answer =
+            server.raw(format!("{}{body}", client::head("/v1/completions", body.len(), &more)).as_bytes()).ok();
+        answer["usage"]["prompt_tokens_details"]["cached_tokens"].as_u64().expect("a number")
+    };
+    assert_eq!(cached("secret-key-one"), 0);
+    assert_eq!(cached("secret-key-two"), 0);
+    assert!(cached("secret-key-one") > 16 && cached("secret-key-two") > 16);
+}
+
 fn any_json() -> impl Strategy<Value = Value> {
     let leaf = prop_oneof![
         Just(Value::Null),
