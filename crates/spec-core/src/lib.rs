@@ -50,7 +50,7 @@ pub use drawn::Siblings;
 pub use error::{NameError, SamplingError, TreeError, VerifyError};
 pub use law::Law;
 pub use length::{
-    Additive, Ask, Average, ByPromptLength, DraftCost, Fixed, Gate, Goodput, LENGTH_POLICIES, LengthPolicy,
+    Additive, Ask, Average, ByPromptLength, Company, DraftCost, Fixed, Gate, Goodput, LENGTH_POLICIES, LengthPolicy,
     LengthPolicyEntry, LengthPolicyName, Prices, Round, Start,
 };
 pub use logprob::{TokenLogProb, log_probabilities, top_log_probabilities};

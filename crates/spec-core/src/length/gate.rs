@@ -1,3 +1,5 @@
+use core::mem;
+
 use super::{DraftCost, Prices};
 
 /// Decides when a drafter is asked: one that does not pay is left alone, and tried again now and then.
@@ -6,6 +8,9 @@ use super::{DraftCost, Prices};
 /// as many again after each trial that fails, up to two fifths of the tokens generated so far, so that trials become exponentially
 /// rare. A model on trial looks at a few dozen tokens of context only: the text it has missed is caught up on when the trial says
 /// that it is worth it.
+///
+/// Among others a trial delays them all. None is made where not even a token that is certain to be accepted would pay, and trials are
+/// as much rarer as they cost more tokens than where nobody waits.
 #[derive(Clone, Debug)]
 pub struct Gate {
     cost: DraftCost,
@@ -13,6 +18,8 @@ pub struct Gate {
     generated: usize,
     mode: Mode,
     trials: usize,
+    /// Whether the last trial succeeded, and no draft was turned down since.
+    promises: bool,
     /// Rests since a trial last succeeded.
     failures: i32,
 }
@@ -21,8 +28,11 @@ pub struct Gate {
 enum Mode {
     Open,
     Trying,
-    Resting { until: usize },
+    Resting { since: usize, gap: usize },
 }
+
+/// Tokens of a trial of a free drafter, at most.
+const FREE_TOKENS: usize = 4;
 
 /// Whether a drafter is asked in the coming round.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -50,12 +60,18 @@ impl Gate {
 
     /// A gate that asks for a trial once one token is out.
     pub fn new(cost: DraftCost) -> Self {
-        Self { cost, generated: 0, mode: Mode::Resting { until: 1 }, trials: 0, failures: 0 }
+        Self { cost, generated: 0, mode: Mode::Resting { since: 0, gap: 1 }, trials: 0, promises: false, failures: 0 }
     }
 
-    /// Whether the drafter is asked now. A trial of a free drafter has as many tokens as its rows are cheap.
-    pub fn ask(&mut self, prices: &Prices) -> Ask {
-        if matches!(self.mode, Mode::Resting { until } if self.generated >= until) {
+    /// Whether the drafter is asked now. A trial of a free drafter has as many tokens as its rows are cheap; `pass` are the seconds of
+    /// a pass of its model.
+    pub fn ask(&mut self, prices: &Prices, pass: f64) -> Ask {
+        if self.mode != Mode::Open && !prices.sure_token_pays(pass) {
+            return Ask::No;
+        }
+        if let Mode::Resting { since, gap } = self.mode
+            && self.generated >= since + (gap as f64 * self.patience(prices)) as usize
+        {
             self.mode = Mode::Trying;
         }
         match (self.current(), self.cost) {
@@ -66,6 +82,23 @@ impl Gate {
         }
     }
 
+    /// How many times as long as where nobody waits a trial is put off.
+    fn patience(&self, prices: &Prices) -> f64 {
+        if prices.is_alone() {
+            return 1.0;
+        }
+        /// Drafts gain less among others, and trials may take less.
+        const RARER: f64 = 2.0;
+        let dearer = match self.cost {
+            DraftCost::Model => prices.delay(prices.target(1)),
+            DraftCost::Free | DraftCost::Weighed => {
+                let rows = prices.trial_tokens(FREE_TOKENS);
+                prices.delay(prices.rows(rows)) / Prices::TRIAL
+            }
+        };
+        RARER * dearer.max(1.0)
+    }
+
     /// What [`ask`](Self::ask) said last, before the price of a trial is looked at.
     pub fn current(&self) -> Ask {
         match (self.mode, self.cost) {
@@ -74,7 +107,7 @@ impl Gate {
             (Mode::Trying, DraftCost::Model) => {
                 Ask::Try { tokens: 2, context: Some(Self::TRIAL_CONTEXT[usize::from(self.trials > 0)]) }
             }
-            (Mode::Trying, _) => Ask::Try { tokens: 4, context: None },
+            (Mode::Trying, _) => Ask::Try { tokens: FREE_TOKENS, context: None },
         }
     }
 
@@ -86,9 +119,20 @@ impl Gate {
     /// Tells how a trial ended; it succeeded when a drafted token was accepted.
     pub fn tried(&mut self, succeeded: bool) {
         self.trials += 1;
+        self.promises = succeeded;
         if succeeded {
             self.mode = Mode::Open;
             self.failures = 0;
+        } else {
+            self.rest();
+        }
+    }
+
+    /// Leaves a drafter alone whose drafts are not worth their rows. Rows that cost little pay by what is assumed of a drafter; among
+    /// others they are dear, and one that a trial has spoken for is tried until enough is known of it.
+    pub fn turn_down(&mut self, prices: &Prices) {
+        if mem::take(&mut self.promises) && !prices.is_alone() {
+            self.mode = Mode::Trying;
         } else {
             self.rest();
         }
@@ -104,6 +148,6 @@ impl Gate {
             }
         };
         self.failures += 1;
-        self.mode = Mode::Resting { until: self.generated + gap };
+        self.mode = Mode::Resting { since: self.generated, gap };
     }
 }

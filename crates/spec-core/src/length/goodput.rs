@@ -2,7 +2,7 @@ use alloc::vec;
 use alloc::vec::Vec;
 
 use super::prices::{Average, Prices};
-use super::{Ask, DraftCost, Gate, LengthPolicy, Round, Start};
+use super::{Ask, Company, DraftCost, Gate, LengthPolicy, Round, Start};
 
 /// Drafts what gives the most expected tokens per second, which may be nothing.
 ///
@@ -13,6 +13,8 @@ use super::{Ask, DraftCost, Gate, LengthPolicy, Round, Start};
 /// Where drafts are made ahead, while the target verifies, a round whose forerunner stood up to its end, the token behind it included,
 /// finds its draft made: it waits for what the k + 1 passes took longer than the target's, `max(0, (k + 1) d - V(k + 1))`, in the place of
 /// `k d`. It does so with probability `a_1 ... a_(k+1)`.
+///
+/// Among other generations the tokens of all count, and the rows and the drafting of all: see [`Company`].
 ///
 /// A drafter that does not pay is left alone and tried again, as [`Gate`] says. To a drafter that weighs its own drafts it leaves
 /// the choice and names [`Prices`].
@@ -76,21 +78,20 @@ impl Goodput {
         let draft = self.draft.get().unwrap_or(0.0);
         let (mut best, mut best_rate) = (0, 0.0);
         let (mut tokens, mut survives) = (1.0, 1.0);
-        // The cost of far longer passes than any seen is a guess: lengths at most double.
-        let most = self.most.min(2 * self.prices.curve().most_rows().max(1));
+        let most = self.most.min(self.prices.known_length());
         for length in 0..=most {
             if let Some(last) = length.checked_sub(1) {
                 survives *= stands(last);
                 tokens += survives;
             }
-            let verify = self.prices.curve().at(1 + length);
+            let verify = self.prices.measured_pass(1 + length);
             let mut drafting = length as f64 * draft;
             if self.overlaps && length > 0 {
                 let made_ahead = survives * stands(length);
                 let late = ((length + 1) as f64 * draft - verify).max(0.0);
                 drafting = (1.0 - made_ahead) * drafting + made_ahead * late;
             }
-            let rate = tokens / (drafting + verify);
+            let rate = self.prices.tokens(tokens) / (drafting + verify);
             if rate > best_rate {
                 (best, best_rate) = (length, rate);
             }
@@ -127,16 +128,24 @@ impl LengthPolicy for Goodput {
         self.behind = start.prompt_len;
     }
 
+    fn learn(&mut self, prices: &Prices) {
+        self.prices = prices.clone();
+    }
+
+    fn among(&mut self, company: Company) {
+        self.prices.among(company);
+    }
+
     fn next(&mut self) -> usize {
         if self.drafter == DraftCost::Weighed {
             return self.most.min(self.prices.known_rows());
         }
-        match self.gate.ask(&self.prices) {
+        match self.gate.ask(&self.prices, self.draft.get().unwrap_or(0.0)) {
             Ask::No => 0,
             Ask::Try { tokens, .. } => tokens.min(self.most),
             Ask::Yes => match self.best_length() {
                 0 => {
-                    self.gate.rest();
+                    self.gate.turn_down(&self.prices);
                     0
                 }
                 length => length,
@@ -178,8 +187,8 @@ impl LengthPolicy for Goodput {
         self.draft.enter((round.draft + ahead).as_secs_f64() / tokens);
         if let Ask::Try { .. } = self.gate.current() {
             self.behind += round.emitted;
-            if round.accepted > 0 {
-                // Earlier failures are no longer true.
+            if round.accepted > 0 && self.prices.is_alone() {
+                // Earlier failures are no longer true. Where rows are dear, one success does not say so.
                 self.positions.fill(Position::default());
             }
             self.gate.tried(round.accepted > 0);

@@ -33,6 +33,19 @@ pub struct Start {
     pub drafter: DraftCost,
 }
 
+/// What a round does for other generations than the one that decides, as far as it is settled. None of it: that one is alone.
+#[derive(Clone, Copy, PartialEq, Debug, Default)]
+pub struct Company {
+    /// Rows of the target's pass: those of the last tokens and drafts of others.
+    pub rows: usize,
+    /// Rows beside, of prompts.
+    pub reading: usize,
+    /// Tokens that the others are expected to emit.
+    pub tokens: f64,
+    /// Seconds that drafting for them has taken.
+    pub seconds: f64,
+}
+
 /// How a round went.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Round {
@@ -63,6 +76,16 @@ pub trait LengthPolicy: Send {
     /// Begins a generation.
     fn start(&mut self, start: Start) {
         let _ = start;
+    }
+
+    /// Takes over what passes of the target were found to take, before [`start`](Self::start).
+    fn learn(&mut self, prices: &Prices) {
+        let _ = prices;
+    }
+
+    /// Hears whom it shares the coming round with, before [`next`](Self::next).
+    fn among(&mut self, company: Company) {
+        let _ = company;
     }
 
     /// Tokens to draft in the coming round; 0 means a plain step.

@@ -1,10 +1,10 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use smallvec::SmallVec;
-use spec_core::{Ask, Average, DraftCost, DraftTree, Gate, NodeId, Origin, Prices, Proposal, Token};
+use spec_core::{Ask, Average, DraftCost, DraftTree, Gate, NodeId, Prices, Proposal, Token};
 
-use super::{Class, DraftContext, Drafter, GenerationId, Member, Odds, Work, Worth};
+use super::weighed::{Asked, Expected, Round};
+use super::{DraftContext, Drafter, GenerationId, Member, Odds, Work, Worth};
 use crate::clock::MachineClock;
 use crate::{Clock, DraftCacheStats, Event, KvUsage, RuntimeError, Stream};
 
@@ -45,38 +45,6 @@ struct Arm {
     asked: f64,
     gained: f64,
     seconds: f64,
-}
-
-/// The draft under verification.
-struct Round {
-    /// Length of the committed text.
-    base: usize,
-    nodes: Vec<Candidate>,
-    /// By drafter.
-    asked: Vec<Asked>,
-}
-
-#[derive(Clone, Copy, PartialEq, Debug, Default)]
-struct Asked {
-    trial: bool,
-    /// Passes of its model.
-    seconds: f64,
-    /// What its nodes add to the target's pass; counted of drafters that take seconds only.
-    rows: f64,
-    proposed: bool,
-}
-
-#[derive(Clone, Debug)]
-struct Candidate {
-    token: Token,
-    parent: Option<usize>,
-    origin: Origin,
-    /// Probability that it and all above it are accepted.
-    survival: f64,
-    /// Kept whatever it is worth: its drafter is on trial.
-    trial: bool,
-    /// Who proposed it, and as what.
-    by: SmallVec<[(usize, Class); 2]>,
 }
 
 impl Chooser {
@@ -131,7 +99,11 @@ impl Chooser {
             return Ok(DraftTree::new());
         }
         let arm = &mut state.arms[index];
-        let trial = match arm.gate.ask(prices) {
+        let pass = match drafter.cost() {
+            DraftCost::Free => 0.0,
+            DraftCost::Model | DraftCost::Weighed => arm.pass.get().unwrap_or_else(|| UNKNOWN_PASS * prices.target(1)),
+        };
+        let trial = match arm.gate.ask(prices, pass) {
             Ask::No => return Ok(DraftTree::new()),
             Ask::Try { tokens, context } => Some((tokens, context)),
             Ask::Yes => None,
@@ -144,16 +116,15 @@ impl Chooser {
             None if is_ahead || drafter.cost() == DraftCost::Free || arm.pays(&without) => (context.budget, None),
             None => {
                 // Not worth it beside what is at hand already is no reason to leave it alone.
-                if !arm.pays(&Expected { tokens: 1.0, seconds: prices.pass(1), found: 0.0 }) {
+                if !arm.pays(&Expected { tokens: prices.tokens(1.0), seconds: prices.pass(1), found: 0.0 }) {
                     arm.gate.rest();
                 }
                 return Ok(DraftTree::new());
             }
         };
         let trial = trial.is_some();
-        let pass = arm.pass.get().unwrap_or_else(|| UNKNOWN_PASS * prices.pass(1));
-        let row = row_price(prices);
-        let worth = Worth { odds: &arm.odds, tokens: without.tokens, seconds: without.seconds, pass, row };
+        let worth =
+            Worth { odds: &arm.odds, tokens: without.tokens, seconds: without.seconds, pass, row: prices.row() };
         let begun = self.clock.now();
         let tree = match drafter.draft(lend(context, budget, seen, (!trial).then_some(worth))) {
             Ok(tree) => tree,
@@ -203,7 +174,7 @@ impl Chooser {
         for (index, arm) in state.arms.iter_mut().enumerate() {
             let used = round.nodes.iter().any(|node| node.by.iter().any(|&(by, _)| by == index));
             if round.asked[index].proposed && !used {
-                arm.gate.rest();
+                arm.gate.turn_down(prices);
             }
         }
         let tree = round.tree().map_err(|source| RuntimeError::Draft { drafter: self.name.clone(), source })?;
@@ -226,6 +197,9 @@ impl Chooser {
                 let kept = round.best(prices, context.budget).len();
                 tree.truncate(kept).map_err(|source| RuntimeError::Draft { drafter: self.name.clone(), source })?;
                 round.nodes.truncate(kept);
+                if kept == 0 && round.asked[index].proposed && !prices.is_alone() {
+                    state.arms[index].gate.turn_down(prices);
+                }
             }
             if !tree.is_empty() {
                 round.charge_rows(prices);
@@ -243,11 +217,6 @@ const UNKNOWN_PASS: f64 = 0.4;
 const MEMORY: f64 = 0.95;
 /// Tokens that a drafter in use has to catch up on at most, in the ordinary course of things.
 const CAUGHT_UP: usize = 8;
-
-/// Seconds that a row adds to the target's pass.
-fn row_price(prices: &Prices) -> f64 {
-    (prices.pass(8) - prices.pass(1)) / 7.0
-}
 
 /// Whether the drafter can serve the proposal: one that keeps probabilities needs a drafter that has them.
 fn suits(drafter: &dyn Drafter, proposal: &Proposal<'_>) -> bool {
@@ -294,114 +263,7 @@ impl Arm {
     }
 }
 
-/// What is expected of a round.
-#[derive(Clone, Copy, Debug)]
-struct Expected {
-    tokens: f64,
-    seconds: f64,
-    /// Probability that the likeliest of the first tokens is accepted.
-    found: f64,
-}
-
 impl Round {
-    fn new(context: &DraftContext<'_>, drafters: usize) -> Self {
-        Self { base: context.tokens.len(), nodes: Vec::new(), asked: vec![Asked::default(); drafters] }
-    }
-
-    /// Takes in a drafter's tree. A token that another drafter has proposed at the same place is one node.
-    fn add(&mut self, tree: &DraftTree, by: usize, trial: bool, expect: impl Fn(NodeId) -> (Class, f64)) {
-        let mut places: Vec<usize> = Vec::with_capacity(tree.len());
-        for (id, node) in tree.nodes() {
-            let parent = node.parent.map(|parent| places[parent.index()]);
-            let (class, odds) = expect(id);
-            let survival = odds * parent.map_or(1.0, |parent| self.nodes[parent].survival);
-            let same = |candidate: &Candidate| candidate.parent == parent && candidate.token == node.token;
-            let place = match self.nodes.iter().position(same) {
-                Some(place) => place,
-                None => {
-                    let origin = match node.kind {
-                        spec_core::NodeKind::Given(origin) => origin,
-                        spec_core::NodeKind::Sampled(_) => Origin::Fixed,
-                    };
-                    let (token, by) = (node.token, SmallVec::new());
-                    self.nodes.push(Candidate { token, parent, origin, survival: 0.0, trial: false, by });
-                    self.nodes.len() - 1
-                }
-            };
-            let candidate = &mut self.nodes[place];
-            candidate.survival = candidate.survival.max(survival);
-            candidate.trial |= trial;
-            candidate.by.push((by, class));
-            places.push(place);
-        }
-    }
-
-    /// What the round is expected to bring with the nodes at hand.
-    fn expected(&self, prices: &Prices, budget: usize) -> Expected {
-        let nodes = self.best(prices, budget);
-        let firsts = self.nodes.iter().filter(|node| node.parent.is_none());
-        Expected {
-            tokens: 1.0 + nodes.iter().map(|&node| self.nodes[node].survival).sum::<f64>(),
-            seconds: prices.pass(1 + nodes.len()),
-            found: firsts.map(|node| node.survival).fold(0.0, f64::max),
-        }
-    }
-
-    /// The nodes, parents first, with which the round brings the most tokens per second; what drafting took is spent.
-    fn best(&self, prices: &Prices, budget: usize) -> Vec<usize> {
-        let mut order: Vec<usize> = (0..self.nodes.len()).collect();
-        // A parent comes before its children: it is at least as likely, and older. Trials come first of all.
-        order.sort_by(|&a, &b| {
-            let (a, b) = (&self.nodes[a], &self.nodes[b]);
-            b.trial.cmp(&a.trial).then(b.survival.total_cmp(&a.survival))
-        });
-        let trials = order.iter().filter(|&&node| self.nodes[node].trial).count();
-        let spent: f64 = self.asked.iter().map(|asked| asked.seconds).sum();
-        let (mut best, mut best_rate, mut tokens) = (0, 0.0, 1.0);
-        for count in 0..=order.len().min(budget) {
-            if let Some(last) = count.checked_sub(1) {
-                tokens += self.nodes[order[last]].survival;
-            }
-            let rate = tokens / (spent + prices.pass(1 + count));
-            if count <= trials || rate > best_rate {
-                (best, best_rate) = (count, rate);
-            }
-        }
-        order.truncate(best);
-        order.sort_unstable();
-        order
-    }
-
-    /// Leaves only `kept`, which are in order and hold every parent of theirs.
-    fn keep(&mut self, kept: &[usize]) {
-        let place = |old: usize| kept.binary_search(&old).expect("the parent of a kept node is kept");
-        self.nodes = kept
-            .iter()
-            .map(|&old| {
-                let node = self.nodes[old].clone();
-                Candidate { parent: node.parent.map(place), ..node }
-            })
-            .collect();
-    }
-
-    /// Charges each drafter that takes time for the rows that nobody else proposed.
-    fn charge_rows(&mut self, prices: &Prices) {
-        let rows = self.nodes.len();
-        for (index, asked) in self.asked.iter_mut().enumerate().filter(|(_, asked)| asked.seconds > 0.0) {
-            let own = self.nodes.iter().filter(|node| node.by.iter().all(|&(by, _)| by == index)).count();
-            asked.rows = prices.pass(1 + rows) - prices.pass(1 + rows - own);
-        }
-    }
-
-    fn tree(&self) -> Result<DraftTree, spec_core::TreeError> {
-        let mut tree = DraftTree::new();
-        let mut ids: Vec<NodeId> = Vec::with_capacity(self.nodes.len());
-        for node in &self.nodes {
-            ids.push(tree.push(node.parent.map(|parent| ids[parent]), node.token, node.origin)?);
-        }
-        Ok(tree)
-    }
-
     /// Teaches the drafters how their tokens fared; `text` is the committed text now.
     fn teach(&self, arms: &mut [Arm], text: &[Token]) {
         let mut accepted = vec![0; arms.len()];
@@ -427,7 +289,7 @@ impl Round {
             if asked.trial && asked.proposed {
                 if accepted > 0 {
                     // Earlier failures are no longer true. How a model's certainty bears on acceptance still is.
-                    if asked.seconds == 0.0 {
+                    if asked.seconds == 0.0 && self.alone {
                         arm.odds.forget();
                     }
                     (arm.asked, arm.gained, arm.seconds) = (0.0, 0.0, 0.0);
@@ -525,7 +387,7 @@ impl Drafter for Chooser {
                         continue;
                     }
                     // Its passes cost nothing while the target's goes on.
-                    let (seconds, row) = (prices.pass(1), row_price(prices));
+                    let (seconds, row) = (prices.pass(1), prices.row());
                     Some(Worth { odds: &arm.odds, tokens: 1.0, seconds, pass: 0.0, row })
                 }
                 (Some(_), None) => continue,

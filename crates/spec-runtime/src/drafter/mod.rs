@@ -11,6 +11,7 @@ mod reader;
 mod scripted;
 mod shortlist;
 mod suffix;
+mod weighed;
 
 pub use cached::CachedDrafter;
 pub use chooser::Chooser;

@@ -15,7 +15,7 @@ pub(crate) use terms::Terms;
 use std::sync::Arc;
 use std::time::Duration;
 
-use spec_core::{DraftCost, RowKernels, ScalarScan, Start, Token, TokenLogProb};
+use spec_core::{DraftCost, Prices, RowKernels, ScalarScan, Start, Token, TokenLogProb};
 
 use crate::clock::MachineClock;
 use crate::{
@@ -36,6 +36,8 @@ pub struct Engine {
     /// Generations are numbered within an engine; this tells engines apart.
     identity: Arc<()>,
     started: u64,
+    /// What passes of the target have taken, for generations to come.
+    prices: Prices,
     is_prepared: bool,
 }
 
@@ -81,6 +83,7 @@ impl Engine {
             clock: Arc::new(MachineClock::new()),
             identity: Arc::default(),
             started: 0,
+            prices: Prices::new(1),
             is_prepared: false,
         }
     }
@@ -153,6 +156,9 @@ impl Engine {
     fn enrol(&mut self, generation: &mut Generation, id: GenerationId) {
         generation.id = id;
         let cost = self.drafter.as_ref().map_or(DraftCost::Free, |drafter| drafter.cost());
+        if self.prices.is_known() {
+            generation.request.draft_len.learn(&self.prices);
+        }
         generation.request.draft_len.start(Start { prompt_len: generation.request.prompt.len(), drafter: cost });
         if let Some(drafter) = &mut self.drafter {
             let only = match &generation.request.draft_with {

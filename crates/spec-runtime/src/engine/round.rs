@@ -4,7 +4,7 @@
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::time::Duration;
 
-use spec_core::{DraftTree, Origin, Round, TreeError};
+use spec_core::{Company, DraftTree, Origin, Round, TreeError};
 
 use super::ahead::Ahead;
 use super::generation::{Judged, collect};
@@ -74,6 +74,13 @@ struct Passed {
     overlap: Option<Ahead>,
     submitted: Duration,
     done: Duration,
+}
+
+impl Passed {
+    /// What the target took.
+    fn verify(&self) -> Duration {
+        self.done.saturating_sub(self.submitted + self.overlap.unwrap_or_default().late)
+    }
 }
 
 type Settled = Option<Result<bool, RuntimeError>>;
@@ -146,7 +153,6 @@ impl Engine {
             }
         }
         decoding.truncate(most);
-        let in_company = decoding.len() + reading.len() > 1;
         let free = most - decoding.len();
         let wanted: usize = reading.iter().map(|&(_, _, unread)| unread).sum();
         let beside = if decoding.is_empty() { free } else { share.beside.max(1).min(free) };
@@ -154,18 +160,23 @@ impl Engine {
         let kept = wanted.min(beside).min(if decoding.is_empty() { free } else { free.div_ceil(2) });
         let mut left = free - kept;
 
+        let others = decoding.len().saturating_sub(1);
+        let mut company = Company { rows: others, reading: kept, tokens: others as f64, seconds: 0.0 };
         let mut parts: Vec<Part> = Vec::new();
         let mut begun = self.clock.now();
         self.put_drafter_behind_target()?;
         for (index, &(turn, base)) in decoding.iter().enumerate() {
             let generation = &mut *turns[turn].generation;
             let rows = left.div_ceil(decoding.len() - index);
-            let drafted = guarded(share, "the drafter", || self.draft(generation, rows, in_company));
+            let drafted = guarded(share, "the drafter", || self.draft(generation, rows, company));
             let now = self.clock.now();
             match drafted {
                 Ok(mut draft) => {
                     draft.time = (now - begun).saturating_sub(draft.preparation);
                     left -= draft.tree.len();
+                    company.rows += draft.tree.len();
+                    company.tokens += expected(generation, &draft);
+                    company.seconds += draft.time.as_secs_f64();
                     parts.push(Part { turn, base, read: 1, draft, judged: true, first: 0, guard: None });
                 }
                 Err(error) => settled[turn] = Some(Err(error)),
@@ -199,6 +210,10 @@ impl Engine {
             Ok(passed) => {
                 let mut last = passed.done;
                 let total = parts.iter().map(Part::rows).sum();
+                // A pass over prompts alone says little of passes that verify.
+                if parts.iter().any(|part| part.judged && turns[part.turn].generation.first_token.is_some()) {
+                    self.prices.enter_pass(total, passed.verify());
+                }
                 for part in parts {
                     let turn = part.turn;
                     settled[turn] = Some(self.settle(&mut turns[turn], part, &passed, total, &mut last, share));
@@ -308,7 +323,7 @@ impl Engine {
         let draft = &part.draft;
         let drafted_before = std::mem::take(&mut generation.drafted_ahead);
         let ahead = passed.overlap.unwrap_or_default();
-        let verify = passed.done.saturating_sub(passed.submitted + ahead.late);
+        let verify = passed.verify();
         // What a constraint forces says nothing about the drafter.
         if !draft.forced {
             generation.request.draft_len.observe(&Round {
@@ -340,7 +355,7 @@ impl Engine {
     }
 
     /// Drafts within what may still be emitted and what the context still holds.
-    fn draft(&mut self, generation: &mut Generation, rows: usize, in_company: bool) -> Result<Draft, RuntimeError> {
+    fn draft(&mut self, generation: &mut Generation, rows: usize, company: Company) -> Result<Draft, RuntimeError> {
         let most = self.most_drafted(generation.tokens.len(), generation.emission.remaining()).min(rows);
         if generation.request.draft_with == DraftWith::Nothing {
             return Ok(Draft::default());
@@ -353,6 +368,7 @@ impl Engine {
                 return Ok(Draft { tree, forced: true, ..Draft::default() });
             }
         }
+        generation.request.draft_len.among(company);
         let budget = generation.request.draft_len.next().min(most);
         if budget == 0 {
             return Ok(Draft::default());
@@ -382,7 +398,7 @@ impl Engine {
         let mut tree = match drafted {
             Ok(tree) => tree,
             // Others hold the draft model's cache. Nothing was drawn before that was found out, and plain decoding is a legal answer.
-            Err(RuntimeError::KvExhausted { .. }) if in_company => {
+            Err(RuntimeError::KvExhausted { .. }) if company != Company::default() => {
                 return Ok(Draft { preparation, ..Draft::default() });
             }
             Err(error) => return Err(error),
@@ -406,6 +422,13 @@ impl Engine {
         let room = config.context.saturating_sub(length);
         room.min(config.max_rows - 1).min(remaining.saturating_sub(1))
     }
+}
+
+/// Tokens that a draft is expected to add, by what those before it were worth.
+fn expected(generation: &Generation, draft: &Draft) -> f64 {
+    let stats = &generation.completion.speculation;
+    let share = if draft.forced { 1.0 } else { stats.accepted as f64 / stats.drafted.max(1) as f64 };
+    share * draft.tree.len() as f64
 }
 
 /// Opens room for a part. Where there is room for the text only, a draft that may be dropped is.

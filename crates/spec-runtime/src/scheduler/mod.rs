@@ -204,6 +204,7 @@ impl Scheduler {
         drop(turns);
         drop(sinks);
         self.notice_failures(&results);
+        let before = self.running.len();
         let mut full = None;
         let mut going = Vec::with_capacity(self.running.len());
         for (ticket, result) in std::mem::take(&mut self.running).into_iter().zip(results) {
@@ -218,7 +219,10 @@ impl Scheduler {
             }
         }
         self.running = going;
-        if let Some(error) = full {
+        // Whoever ended in this round has left room.
+        if let Some(error) = full
+            && self.running.len() == before
+        {
             self.make_room(error);
         }
     }

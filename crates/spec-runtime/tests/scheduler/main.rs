@@ -2,6 +2,7 @@
 
 mod faults;
 mod order;
+mod prices;
 mod together;
 
 use std::sync::Arc;

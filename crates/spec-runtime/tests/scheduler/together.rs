@@ -160,6 +160,20 @@ fn jobs_that_give_their_place_up_say_what_they_would_have_said() {
 }
 
 #[test]
+fn a_job_goes_on_in_the_room_of_one_that_ended_in_the_same_round() {
+    // The last block is wanted in the round of the other's last token.
+    let target = HashModel::new(HashSpec { blocks: 4, block_tokens: 8, ..wide() });
+    let options = SchedulerOptions { margin: 1, ..Default::default() };
+    let mut scheduler = Scheduler::new(engine(&target), options);
+    let of = [request(0, 9, 8, 0), request(1, 10, 12, 0)];
+    let logs = of.map(|request| submit(&mut scheduler, request));
+    finish(&mut scheduler);
+    let [first, second] = logs.map(|log| log.completion());
+    assert_eq!((first.completion_tokens, second.completion_tokens), (8, 12));
+    assert_eq!(second.preempted, 0, "nobody had to give way");
+}
+
+#[test]
 fn a_request_chooses_its_drafter() {
     let spec = HashSpec { order: 2, ..wide() };
     let target = HashModel::new(spec.clone());

@@ -1,0 +1,150 @@
+//! What several drafters propose for a round, and which of it pays.
+
+use smallvec::SmallVec;
+use spec_core::{DraftTree, NodeId, Origin, Prices, Token};
+
+use super::{Class, DraftContext};
+
+/// The draft of a round, from its first proposal until it is judged.
+pub(super) struct Round {
+    /// Length of the committed text.
+    pub(super) base: usize,
+    /// Whether no other generation shared the pass.
+    pub(super) alone: bool,
+    pub(super) nodes: Vec<Candidate>,
+    /// By drafter.
+    pub(super) asked: Vec<Asked>,
+}
+
+#[derive(Clone, Copy, PartialEq, Debug, Default)]
+pub(super) struct Asked {
+    pub(super) trial: bool,
+    /// Passes of its model.
+    pub(super) seconds: f64,
+    /// What its nodes add to the target's pass; counted of drafters that take seconds only.
+    pub(super) rows: f64,
+    pub(super) proposed: bool,
+}
+
+#[derive(Clone, Debug)]
+pub(super) struct Candidate {
+    pub(super) token: Token,
+    pub(super) parent: Option<usize>,
+    pub(super) origin: Origin,
+    /// Probability that it and all above it are accepted.
+    pub(super) survival: f64,
+    /// Kept whatever it is worth: its drafter is on trial.
+    pub(super) trial: bool,
+    /// Who proposed it, and as what.
+    pub(super) by: SmallVec<[(usize, Class); 2]>,
+}
+
+/// What is expected of a round, for all that share it.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Expected {
+    pub(super) tokens: f64,
+    pub(super) seconds: f64,
+    /// Probability that the likeliest of the first tokens is accepted.
+    pub(super) found: f64,
+}
+
+impl Round {
+    pub(super) fn new(context: &DraftContext<'_>, drafters: usize) -> Self {
+        let alone = context.prices.is_none_or(Prices::is_alone);
+        Self { base: context.tokens.len(), alone, nodes: Vec::new(), asked: vec![Asked::default(); drafters] }
+    }
+
+    /// Takes in a drafter's tree. A token that another drafter has proposed at the same place is one node.
+    pub(super) fn add(&mut self, tree: &DraftTree, by: usize, trial: bool, expect: impl Fn(NodeId) -> (Class, f64)) {
+        let mut places: Vec<usize> = Vec::with_capacity(tree.len());
+        for (id, node) in tree.nodes() {
+            let parent = node.parent.map(|parent| places[parent.index()]);
+            let (class, odds) = expect(id);
+            let survival = odds * parent.map_or(1.0, |parent| self.nodes[parent].survival);
+            let same = |candidate: &Candidate| candidate.parent == parent && candidate.token == node.token;
+            let place = match self.nodes.iter().position(same) {
+                Some(place) => place,
+                None => {
+                    let origin = match node.kind {
+                        spec_core::NodeKind::Given(origin) => origin,
+                        spec_core::NodeKind::Sampled(_) => Origin::Fixed,
+                    };
+                    let (token, by) = (node.token, SmallVec::new());
+                    self.nodes.push(Candidate { token, parent, origin, survival: 0.0, trial: false, by });
+                    self.nodes.len() - 1
+                }
+            };
+            let candidate = &mut self.nodes[place];
+            candidate.survival = candidate.survival.max(survival);
+            candidate.trial |= trial;
+            candidate.by.push((by, class));
+            places.push(place);
+        }
+    }
+
+    /// What the round is expected to bring with the nodes at hand.
+    pub(super) fn expected(&self, prices: &Prices, budget: usize) -> Expected {
+        let nodes = self.best(prices, budget);
+        let firsts = self.nodes.iter().filter(|node| node.parent.is_none());
+        Expected {
+            tokens: prices.tokens(1.0 + nodes.iter().map(|&node| self.nodes[node].survival).sum::<f64>()),
+            seconds: prices.pass(1 + nodes.len()),
+            found: firsts.map(|node| node.survival).fold(0.0, f64::max),
+        }
+    }
+
+    /// The nodes, parents first, with which the round brings the most tokens per second; what drafting took is spent.
+    pub(super) fn best(&self, prices: &Prices, budget: usize) -> Vec<usize> {
+        let mut order: Vec<usize> = (0..self.nodes.len()).collect();
+        // A parent comes before its children: it is at least as likely, and older. Trials come first of all.
+        order.sort_by(|&a, &b| {
+            let (a, b) = (&self.nodes[a], &self.nodes[b]);
+            b.trial.cmp(&a.trial).then(b.survival.total_cmp(&a.survival))
+        });
+        let trials = order.iter().filter(|&&node| self.nodes[node].trial).count();
+        let spent: f64 = self.asked.iter().map(|asked| asked.seconds).sum();
+        let (mut best, mut best_rate, mut tokens) = (0, 0.0, 1.0);
+        for count in 0..=order.len().min(budget) {
+            if let Some(last) = count.checked_sub(1) {
+                tokens += self.nodes[order[last]].survival;
+            }
+            let rate = prices.tokens(tokens) / (spent + prices.pass(1 + count));
+            if count <= trials || rate > best_rate {
+                (best, best_rate) = (count, rate);
+            }
+        }
+        order.truncate(best);
+        order.sort_unstable();
+        order
+    }
+
+    /// Leaves only `kept`, which are in order and hold every parent of theirs.
+    pub(super) fn keep(&mut self, kept: &[usize]) {
+        let place = |old: usize| kept.binary_search(&old).expect("the parent of a kept node is kept");
+        self.nodes = kept
+            .iter()
+            .map(|&old| {
+                let node = self.nodes[old].clone();
+                Candidate { parent: node.parent.map(place), ..node }
+            })
+            .collect();
+    }
+
+    /// Charges each drafter that takes time for the rows that nobody else proposed.
+    pub(super) fn charge_rows(&mut self, prices: &Prices) {
+        let rows = self.nodes.len();
+        for (index, asked) in self.asked.iter_mut().enumerate().filter(|(_, asked)| asked.seconds > 0.0) {
+            let own = self.nodes.iter().filter(|node| node.by.iter().all(|&(by, _)| by == index)).count();
+            asked.rows = prices.pass(1 + rows) - prices.pass(1 + rows - own);
+        }
+    }
+
+    pub(super) fn tree(&self) -> Result<DraftTree, spec_core::TreeError> {
+        let mut tree = DraftTree::new();
+        let mut ids: Vec<NodeId> = Vec::with_capacity(self.nodes.len());
+        for node in &self.nodes {
+            ids.push(tree.push(node.parent.map(|parent| ids[parent]), node.token, node.origin)?);
+        }
+        Ok(tree)
+    }
+}
