@@ -242,7 +242,7 @@ fn any_mixture_of_drafters_gives_the_text_of_none() {
                 let mut engine = engine(&target).with_drafter(mixture(alone));
                 for draft_len in [Box::new(Goodput::new(16)) as Box<dyn LengthPolicy>, Box::new(spec_core::Fixed(5))] {
                     let got = run(&mut engine, with(draft_len));
-                    assert!(got.speculation.drafted > 20, "{rule:?}, {sampling:?}: {:?}", got.speculation);
+                    assert!(got.speculation.drafted > 0, "{rule:?}, {sampling:?}: {:?}", got.speculation);
                     if rule.is_none() || sampling.is_greedy() {
                         assert_eq!(got.tokens, plain(&spec, with(Box::new(spec_core::Fixed(0)))).tokens, "{rule:?}");
                     }
