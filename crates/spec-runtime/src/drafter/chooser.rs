@@ -11,7 +11,7 @@ use crate::{Clock, DraftCacheStats, Event, KvUsage, RuntimeError, Stream};
 /// Several drafters in one: it puts what they propose into one tree, keeps the nodes that pay, and learns for each generation
 /// which drafters do.
 ///
-/// A node is worth the probability that it is accepted, learnt by [`Class`], and costs the time that it adds to the round: it is kept
+/// A node is worth the probability that it is accepted, learnt by [`Class`](crate::Class), and costs the time that it adds to the round: it is kept
 /// when the round has more expected tokens per second with it than without. Look-ups cost a row of the target's pass ([`Prices`]) and
 /// are asked in every round. A draft model costs passes of its own: it is asked when what it has brought of late is worth them, and
 /// tried now and then when not ([`Gate`]).
