@@ -42,7 +42,12 @@ fn browser() -> Result<PathBuf> {
         })
     };
     if there().is_none() {
-        process::run(Command::new("apt-get").args(["install", "--yes", "--no-install-recommends", "chromium"]))
+        // A machine that is new has no lists of packages yet.
+        process::run(Command::new("apt-get").arg("update"))
+            .and_then(|()| {
+                let install = ["install", "--yes", "--no-install-recommends", "chromium"];
+                process::run(Command::new("apt-get").args(install).env("DEBIAN_FRONTEND", "noninteractive"))
+            })
             .context("a browser is needed; install chromium, or name one with SPEC_CHROMIUM")?;
     }
     there().map(PathBuf::from).context("chromium was installed and does not start; name a browser with SPEC_CHROMIUM")
