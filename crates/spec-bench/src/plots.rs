@@ -91,14 +91,7 @@ impl Plot for RowTimes<'_> {
             .map_err(plain)?;
         for (at, context) in figures.contexts.iter().enumerate() {
             let line: Vec<(f64, f64)> = context.rows.iter().map(|row| (row.rows as f64, row.ms.median)).collect();
-            let style = colour(at + 1).stroke_width(2);
-            chart
-                .draw_series(LineSeries::new(line.clone(), style))
-                .map_err(plain)?
-                .label(format!("context {}", context.context))
-                .legend(move |(x, y)| PathElement::new([(x, y), (x + 22, y)], style));
-            let dots = line.into_iter().map(|point| Circle::new(point, 3, colour(at + 1).filled()));
-            chart.draw_series(dots).map_err(plain)?;
+            dotted(&mut chart, colour(at + 1), format!("context {}", context.context), line)?;
         }
         let reading = [(0.0, figures.reading_ms), (most_rows, figures.reading_ms)];
         let until = most_rows.min(most_ms / figures.computing_row_ms);
@@ -237,14 +230,7 @@ impl Plot for Acceptance {
             .draw()
             .map_err(plain)?;
         for (name, at, line) in lines {
-            let style = colour(at).stroke_width(2);
-            chart
-                .draw_series(LineSeries::new(line.clone(), style))
-                .map_err(plain)?
-                .label(name)
-                .legend(move |(x, y)| PathElement::new([(x, y), (x + 22, y)], style));
-            let dots = line.into_iter().map(|point| Circle::new(point, 3, colour(at).filled()));
-            chart.draw_series(dots).map_err(plain)?;
+            dotted(&mut chart, colour(at), name, line)?;
         }
         legend(&mut chart, SeriesLabelPosition::LowerLeft)?;
         area.present().map_err(plain)
@@ -261,6 +247,24 @@ fn shares(positions: &[Position]) -> Vec<(f64, f64)> {
 }
 
 pub(crate) type Chart<'a, B> = ChartContext<'a, B, Cartesian2d<RangedCoordf64, RangedCoordf64>>;
+
+/// A line with a dot at each of its points, named in the legend.
+pub(crate) fn dotted<'a, B: DrawingBackend + 'a>(
+    chart: &mut Chart<'a, B>,
+    colour: RGBColor,
+    name: impl Into<String>,
+    line: Vec<(f64, f64)>,
+) -> Result<()> {
+    let style = colour.stroke_width(2);
+    chart
+        .draw_series(LineSeries::new(line.iter().copied(), style))
+        .map_err(plain)?
+        .label(name)
+        .legend(move |(x, y)| PathElement::new([(x, y), (x + 22, y)], style));
+    let dots = line.into_iter().map(|point| Circle::new(point, 3, colour.filled()));
+    chart.draw_series(dots).map_err(plain)?;
+    Ok(())
+}
 
 pub(crate) fn legend<'a, B: DrawingBackend + 'a>(
     chart: &mut Chart<'a, B>,

@@ -7,6 +7,7 @@ use anyhow::{Result, bail};
 use clap::ValueEnum as _;
 use spec_cpu::{KvType, MemoryPlan};
 use spec_model::Checkpoint;
+use spec_runtime::resident_memory;
 
 use crate::args::ModelArgs;
 use crate::session::{CpuDevice, kv_type};
@@ -67,18 +68,6 @@ impl fmt::Display for Size {
     }
 }
 
-/// The most memory that this process has had in use so far, file pages among it; `None` where the system does not tell.
-pub(crate) fn peak_resident() -> Option<Size> {
-    status("VmHWM:")
-}
-
-fn status(name: &str) -> Option<Size> {
-    let status = std::fs::read_to_string("/proc/self/status").ok()?;
-    let value = status.lines().find_map(|line| line.strip_prefix(name))?;
-    let kilobytes: usize = value.trim().strip_suffix("kB")?.trim().parse().ok()?;
-    Some(Size(kilobytes * 1024))
-}
-
 /// Refuses what `--mem-limit` does not allow, after saying on standard error what would be taken and what would fit.
 pub(crate) fn check(
     args: &ModelArgs,
@@ -90,7 +79,7 @@ pub(crate) fn check(
     let context = room.context;
     let Some(limit) = args.mem_limit else { return Ok(()) };
     // The vocabulary is there by now, which is most of what the program takes for itself.
-    let program = status("VmRSS:").map_or(0, |size| size.0);
+    let program = resident_memory().unwrap_or(0);
     let run = |choice: Choice| -> Result<Run> {
         let plan = |checkpoint: &Checkpoint| -> Result<MemoryPlan> {
             let own = checkpoint.config().context_length;

@@ -6,8 +6,6 @@ use serde_json::{Value, json};
 use spec_core::TokenLogProb;
 use spec_runtime::{Completion, SpeculationStats};
 
-use crate::memory;
-
 /// What a reader of the answer may have waited for, and wants explained.
 const NOTICEABLE: Duration = Duration::from_millis(50);
 
@@ -68,8 +66,8 @@ pub(crate) fn json(completion: &Completion, drafter: &str, load: Duration) -> Va
         },
         "speculation": speculation(&completion.speculation, drafter, completion.rule),
     });
-    if let Some(peak) = memory::peak_resident() {
-        object["peak_resident_bytes"] = peak.0.into();
+    if let Some(peak) = spec_runtime::peak_resident_memory() {
+        object["peak_resident_bytes"] = peak.into();
     }
     if let Some(logprobs) = &completion.logprobs {
         object["logprobs"] = logprobs.iter().map(logprob).collect();

@@ -9,7 +9,7 @@ use std::time::Duration;
 use anyhow::Result;
 use spec_core::Token;
 use spec_model::{ChatTemplate, Conversation};
-use spec_runtime::{DraftCache, MemoryWatch, Scheduler, SchedulerOptions, Service, TokenRole, TokenText};
+use spec_runtime::{MemoryWatch, Scheduler, SchedulerOptions, Service, TokenRole, TokenText};
 use spec_server::{Keys, Language, Listening, RequestLimits, Server, ServerOptions};
 
 use crate::args::{AnswersArgs, ModelArgs, ServeArgs};
@@ -76,14 +76,13 @@ pub(crate) fn run(args: ServeArgs) -> Result<ExitCode> {
     if keys.is_none() && !address.ip().is_loopback() {
         tracing::warn!("{} is open to other machines, and there are no keys: --api-keys FILE", shown(address.ip()));
     }
-    let Ready { language, service, limits, name, drafter, draft_cache, watch: _watch } =
+    let Ready { language, service, limits, name, drafter, watch: _watch } =
         load(args.model, &args.answers, &opened, context, args.max_queue)?;
     let name = args.served_model_name.unwrap_or(name);
     let options = ServerOptions {
         served_model_name: name.clone(),
         keys,
         max_body_bytes: args.max_body.0,
-        draft_cache,
         log_prompts: args.log_prompts,
         ..ServerOptions::default()
     };
@@ -117,7 +116,6 @@ pub(crate) struct Ready {
     /// The model's.
     pub(crate) name: String,
     pub(crate) drafter: String,
-    pub(crate) draft_cache: Option<Arc<DraftCache>>,
     /// Warns while it is there.
     pub(crate) watch: MemoryWatch,
 }
@@ -153,8 +151,7 @@ pub(crate) fn load(
     let language =
         Arc::new(Speech { vocabulary: Arc::clone(&opened.vocabulary), template: opened.checkpoint.chat_template()? });
     let limits = limits(model, context, answers.max_tokens.min(context), answers.max_prompt_tokens);
-    let draft_cache = session.draft_cache.clone();
-    Ok(Ready { language, service, limits, name, drafter, draft_cache, watch })
+    Ok(Ready { language, service, limits, name, drafter, watch })
 }
 
 fn limits(model: ModelArgs, context: usize, max_tokens: usize, max_prompt_tokens: Option<usize>) -> RequestLimits {

@@ -289,8 +289,6 @@ pub(crate) struct Session {
     stream: Option<AscendStream>,
     pub(crate) vocabulary: Arc<Vocabulary>,
     pub(crate) drafter: Option<Box<dyn Drafter>>,
-    /// What the draft model's drafts are kept in.
-    pub(crate) draft_cache: Option<Arc<DraftCache>>,
     pub(crate) load: Duration,
     pub(crate) notes: Notes,
 }
@@ -341,7 +339,6 @@ impl Session {
             drafters.push(Box::new(NgramDrafter::new()));
         }
         let notes = Notes::default();
-        let mut draft_cache = None;
         if let Some(DraftFile { checkpoint, map }) = draft_file {
             // A draft model with a smaller context of its own stops drafting there; it need not hold more.
             let own = context.min(checkpoint.config().context_length);
@@ -361,16 +358,12 @@ impl Session {
             });
             drafters.push(match args.draft_cache.0 {
                 0 => drafter,
-                bytes => {
-                    let cache = Arc::new(DraftCache::new("drafts", bytes));
-                    draft_cache = Some(Arc::clone(&cache));
-                    Box::new(CachedDrafter::new(drafter, cache))
-                }
+                bytes => Box::new(CachedDrafter::new(drafter, Arc::new(DraftCache::new("drafts", bytes)))),
             });
         }
         let drafter = (!drafters.is_empty()).then(|| Box::new(Chooser::new(drafters)) as Box<dyn Drafter>);
         let vocabulary = Arc::clone(&opened.vocabulary);
-        Ok(Self { device, target, stream, vocabulary, drafter, draft_cache, load: begun.elapsed(), notes })
+        Ok(Self { device, target, stream, vocabulary, drafter, load: begun.elapsed(), notes })
     }
 
     /// An engine over the target that does not speculate.

@@ -52,4 +52,4 @@ pub use stats::{AheadStats, PositionStats, SpeculationStats, Timings};
 pub use stream::{Event, HostStream, Stream, wait_on_host};
 pub use text::{TokenRole, TokenText};
 pub use vocabulary::VocabularyMap;
-pub use watch::{MemoryUse, MemoryWatch};
+pub use watch::{MemoryUse, MemoryWatch, peak_resident_memory, resident_memory};

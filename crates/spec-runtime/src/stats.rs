@@ -1,5 +1,6 @@
 //! The figures shown to users. Each is defined here, once.
 
+use std::ops::AddAssign;
 use std::time::Duration;
 
 /// Nodes of one depth below the committed text, over all rounds.
@@ -84,6 +85,28 @@ impl SpeculationStats {
     }
 }
 
+/// Sums over several generations.
+impl AddAssign<&Self> for SpeculationStats {
+    fn add_assign(&mut self, other: &Self) {
+        let Self { rounds, drafted_rounds, drafted, forced, accepted, emitted, by_position, ahead } = other;
+        self.rounds += rounds;
+        self.drafted_rounds += drafted_rounds;
+        self.drafted += drafted;
+        self.forced += forced;
+        self.accepted += accepted;
+        self.emitted += emitted;
+        if self.by_position.len() < by_position.len() {
+            self.by_position.resize(by_position.len(), PositionStats::default());
+        }
+        for (sum, position) in self.by_position.iter_mut().zip(by_position) {
+            sum.drafted += position.drafted;
+            sum.accepted += position.accepted;
+        }
+        self.ahead.drafted += ahead.drafted;
+        self.ahead.used += ahead.used;
+    }
+}
+
 fn ratio(part: usize, whole: usize) -> f64 {
     if whole == 0 { 0.0 } else { part as f64 / whole as f64 }
 }
@@ -116,5 +139,20 @@ impl Timings {
             return 0.0;
         }
         (completion_tokens - 1) as f64 / self.decode.as_secs_f64()
+    }
+}
+
+/// Sums over several generations.
+impl AddAssign for Timings {
+    fn add_assign(&mut self, other: Self) {
+        let Self { prefill, preparation, decode, draft, ahead, verify, sample, rollback } = other;
+        self.prefill += prefill;
+        self.preparation += preparation;
+        self.decode += decode;
+        self.draft += draft;
+        self.ahead += ahead;
+        self.verify += verify;
+        self.sample += sample;
+        self.rollback += rollback;
     }
 }

@@ -42,7 +42,7 @@ impl MemoryWatch {
         period: Duration,
         warn: impl FnOnce(&MemoryUse) + Send + 'static,
     ) -> Result<Self, RuntimeError> {
-        Self::start_with(resident, models, limit, period, warn)
+        Self::start_with(resident_memory, models, limit, period, warn)
     }
 
     fn start_with(
@@ -105,10 +105,19 @@ fn look(resident: Option<usize>, models: &[Arc<dyn Model>], before: &MemoryUse) 
     MemoryUse { resident, peak: resident.max(before.peak), kv, least_free }
 }
 
-/// Bytes of this process that are in memory.
-fn resident() -> Option<usize> {
+/// Bytes of this process that are in memory, file pages among them; `None` where the system does not tell.
+pub fn resident_memory() -> Option<usize> {
+    of_process("VmRSS:")
+}
+
+/// The most that they have been so far.
+pub fn peak_resident_memory() -> Option<usize> {
+    of_process("VmHWM:")
+}
+
+fn of_process(name: &str) -> Option<usize> {
     let status = std::fs::read_to_string("/proc/self/status").ok()?;
-    let value = status.lines().find_map(|line| line.strip_prefix("VmRSS:"))?;
+    let value = status.lines().find_map(|line| line.strip_prefix(name))?;
     let kilobytes: usize = value.trim().strip_suffix("kB")?.trim().parse().ok()?;
     Some(kilobytes * 1024)
 }
@@ -149,6 +158,6 @@ mod tests {
     #[cfg(target_os = "linux")]
     #[test]
     fn the_system_tells_what_this_process_takes() {
-        assert!(resident().is_some_and(|bytes| bytes > 100_000 && bytes < 1 << 40));
+        assert!(resident_memory().is_some_and(|bytes| bytes > 100_000 && bytes < 1 << 40));
     }
 }

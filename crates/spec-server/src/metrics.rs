@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 use std::time::Duration;
 
 use parking_lot::Mutex;
-use spec_runtime::{Completion, DraftCacheStats, PositionStats, Status};
+use spec_runtime::{Completion, PositionStats, SpeculationStats, Status, Timings, resident_memory};
 
 /// Seconds.
 const WAITS: &[f64] = &[0.001, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 120.0];
@@ -24,21 +24,13 @@ struct Counts {
     prompt: usize,
     cached: usize,
     generated: usize,
-    rounds: usize,
-    drafts: usize,
-    drafted: usize,
-    accepted: usize,
-    emitted: usize,
-    by_position: Vec<PositionStats>,
+    speculation: SpeculationStats,
+    timings: Timings,
     acceptance: Histogram,
     queue: Histogram,
     first_token: Histogram,
     between_tokens: Histogram,
-    /// Prefill, draft, verify, sample, rollback.
-    phases: [Duration; 5],
 }
-
-const PHASES: [&str; 5] = ["prefill", "draft", "verify", "sample", "rollback"];
 
 impl Counts {
     fn end(&mut self, how: &str) {
@@ -56,17 +48,12 @@ impl Default for Metrics {
             prompt: 0,
             cached: 0,
             generated: 0,
-            rounds: 0,
-            drafts: 0,
-            drafted: 0,
-            accepted: 0,
-            emitted: 0,
-            by_position: Vec::new(),
+            speculation: SpeculationStats::default(),
+            timings: Timings::default(),
             acceptance: Histogram::new(SHARES),
             queue: Histogram::new(WAITS),
             first_token: Histogram::new(WAITS),
             between_tokens: Histogram::new(WAITS),
-            phases: [Duration::ZERO; PHASES.len()],
         }))
     }
 }
@@ -105,31 +92,17 @@ impl Metrics {
         counts.cached += completion.cached_tokens;
         counts.generated += completion.completion_tokens;
         let stats = &completion.speculation;
-        counts.rounds += stats.rounds;
-        counts.drafts += stats.drafted_rounds;
-        counts.drafted += stats.drafted;
-        counts.accepted += stats.accepted;
-        counts.emitted += stats.emitted;
-        if counts.by_position.len() < stats.by_position.len() {
-            counts.by_position.resize(stats.by_position.len(), PositionStats::default());
-        }
-        for (sum, position) in counts.by_position.iter_mut().zip(&stats.by_position) {
-            sum.drafted += position.drafted;
-            sum.accepted += position.accepted;
-        }
+        counts.speculation += stats;
+        counts.timings += completion.timings;
         if stats.drafted > 0 {
             counts.acceptance.observe(stats.acceptance_rate());
-        }
-        let timings = &completion.timings;
-        let spent = [timings.prefill, timings.draft, timings.verify, timings.sample, timings.rollback];
-        for (sum, spent) in counts.phases.iter_mut().zip(spent) {
-            *sum += spent;
         }
     }
 
     /// The text at `/metrics`.
-    pub(crate) fn text(&self, status: &Status, drafts: DraftCacheStats) -> String {
+    pub(crate) fn text(&self, status: &Status) -> String {
         let counts = self.0.lock();
+        let (speculation, timings) = (&counts.speculation, &counts.timings);
         let mut page = Page::default();
         page.one("spec_requests_running", "gauge", "Generations that run.", status.running as f64);
         page.one("spec_requests_waiting", "gauge", "Generations that wait to run.", status.queued as f64);
@@ -160,20 +133,20 @@ impl Metrics {
             "spec_decode_num_rounds_total",
             "counter",
             "Passes of the target after prefill, a generation's part each.",
-            counts.rounds as f64,
+            speculation.rounds as f64,
         );
         page.one(
             "spec_decode_num_drafts_total",
             "counter",
             "Rounds in which something was drafted.",
-            counts.drafts as f64,
+            speculation.drafted_rounds as f64,
         );
-        page.one("spec_decode_num_draft_tokens_total", "counter", "Tokens drafted.", counts.drafted as f64);
+        page.one("spec_decode_num_draft_tokens_total", "counter", "Tokens drafted.", speculation.drafted as f64);
         page.one(
             "spec_decode_num_accepted_tokens_total",
             "counter",
             "Drafted tokens accepted and emitted; those behind a stop count nowhere.",
-            counts.accepted as f64,
+            speculation.accepted as f64,
         );
         for (name, about, of) in [
             (
@@ -188,22 +161,21 @@ impl Metrics {
             ),
         ] {
             page.head(name, "counter", about);
-            for (position, stats) in counts.by_position.iter().enumerate() {
+            for (position, stats) in speculation.by_position.iter().enumerate() {
                 page.line(name, &format!("position=\"{position}\""), of(stats) as f64);
             }
         }
-        let per_round = |count: usize| if counts.rounds == 0 { 0.0 } else { count as f64 / counts.rounds as f64 };
         page.one(
             "spec_decode_mean_accepted_length",
             "gauge",
             "Accepted tokens a round, without the corrected or bonus token.",
-            per_round(counts.accepted),
+            speculation.mean_accepted_length(),
         );
         page.one(
             "spec_decode_tokens_per_round",
             "gauge",
             "Tokens a round, with the corrected or bonus token.",
-            per_round(counts.emitted),
+            speculation.tokens_per_round(),
         );
         page.histogram(
             "spec_request_acceptance_rate",
@@ -230,6 +202,7 @@ impl Metrics {
         ] {
             page.one(name, "gauge", about, blocks as f64);
         }
+        let drafts = status.draft_cache.unwrap_or_default();
         page.one(
             "spec_draft_cache_hits_total",
             "counter",
@@ -251,7 +224,13 @@ impl Metrics {
             preempted,
         );
         page.head("spec_phase_seconds_total", "counter", "Where the time of generations went.");
-        for (phase, spent) in PHASES.iter().zip(counts.phases) {
+        for (phase, spent) in [
+            ("prefill", timings.prefill),
+            ("draft", timings.draft),
+            ("verify", timings.verify),
+            ("sample", timings.sample),
+            ("rollback", timings.rollback),
+        ] {
             page.line("spec_phase_seconds_total", &format!("phase=\"{phase}\""), spent.as_secs_f64());
         }
         page.one(
@@ -260,18 +239,11 @@ impl Metrics {
             "1 when the device is taken for lost.",
             f64::from(status.device_lost.is_some()),
         );
-        if let Some(bytes) = resident() {
+        if let Some(bytes) = resident_memory() {
             page.one("spec_process_resident_memory_bytes", "gauge", "Resident memory of the process.", bytes as f64);
         }
         page.0
     }
-}
-
-/// Bytes of the process in memory, where the system tells.
-fn resident() -> Option<u64> {
-    let status = std::fs::read_to_string("/proc/self/status").ok()?;
-    let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"))?;
-    line.trim().strip_suffix("kB")?.trim().parse::<u64>().ok().map(|kib| kib * 1024)
 }
 
 #[derive(Debug)]

@@ -360,6 +360,5 @@ async fn ready(State(app): Shared) -> Response<Body> {
 }
 
 async fn metrics(State(app): Shared) -> impl IntoResponse {
-    let drafts = app.options.draft_cache.as_ref().map(|cache| cache.stats()).unwrap_or_default();
-    typed(app.metrics.text(&app.service.status(), drafts).into(), "text/plain; version=0.0.4; charset=utf-8")
+    typed(app.metrics.text(&app.service.status()).into(), "text/plain; version=0.0.4; charset=utf-8")
 }

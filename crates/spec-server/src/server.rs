@@ -9,7 +9,7 @@ use hyper::server::conn::http1;
 use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::server::graceful::GracefulShutdown;
 use hyper_util::service::TowerToHyperService;
-use spec_runtime::{DraftCache, Service};
+use spec_runtime::Service;
 use tokio::sync::Semaphore;
 use tokio::time::sleep;
 
@@ -39,8 +39,6 @@ pub struct ServerOptions {
     pub body_timeout: Duration,
     /// Connections at once; more wait to be accepted.
     pub max_connections: usize,
-    /// What was drafted for texts that came again, to be counted in the metrics.
-    pub draft_cache: Option<Arc<DraftCache>>,
     /// Whether bodies of requests are logged.
     pub log_prompts: bool,
 }
@@ -54,7 +52,6 @@ impl Default for ServerOptions {
             header_timeout: Duration::from_secs(10),
             body_timeout: Duration::from_secs(30),
             max_connections: 512,
-            draft_cache: None,
             log_prompts: false,
         }
     }

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use serde_json::{Map, Value, json};
 use spec_core::{Token, TokenLogProb};
-use spec_runtime::{Completion, PositionStats, SpeculationStats, Timings, TokenSource};
+use spec_runtime::{Completion, SpeculationStats, Timings, TokenSource};
 
 use crate::Language;
 use crate::answers::Piece;
@@ -120,32 +120,15 @@ pub(crate) struct Totals {
 impl Totals {
     /// Takes a choice in that has ended.
     pub(crate) fn add(&mut self, completion: &Completion, queued: Duration) {
-        let (sum, stats) = (&mut self.stats, &completion.speculation);
-        sum.rounds += stats.rounds;
-        sum.drafted_rounds += stats.drafted_rounds;
-        sum.drafted += stats.drafted;
-        sum.accepted += stats.accepted;
-        sum.emitted += stats.emitted;
-        if sum.by_position.len() < stats.by_position.len() {
-            sum.by_position.resize(stats.by_position.len(), PositionStats::default());
-        }
-        for (sum, position) in sum.by_position.iter_mut().zip(&stats.by_position) {
-            sum.drafted += position.drafted;
-            sum.accepted += position.accepted;
-        }
-        let (sum, timings) = (&mut self.timings, &completion.timings);
-        sum.prefill += timings.prefill;
-        sum.decode += timings.decode;
-        sum.draft += timings.draft;
-        sum.verify += timings.verify;
-        sum.sample += timings.sample;
+        self.stats += &completion.speculation;
+        self.timings += completion.timings;
         self.generated += completion.completion_tokens;
         self.cached = self.cached.max(completion.cached_tokens);
         self.prompts += completion.prompt_tokens;
         self.queued = self.queued.max(queued);
         self.seed = completion.seed;
         self.rule = completion.rule;
-        self.speed += timings.tokens_per_second(completion.completion_tokens);
+        self.speed += completion.timings.tokens_per_second(completion.completion_tokens);
     }
 }
 

@@ -6,10 +6,12 @@ pub mod data;
 mod hash_model;
 pub mod logits;
 pub mod models;
+mod timed;
 pub mod tiny;
 mod words;
 
 pub use hash_model::{HashModel, HashSpec};
+pub use timed::{TimedModel, VirtualClock};
 pub use words::Letters;
 
 /// The part of `Model` about sequences and their cache, handed on to the model in a field: for models that answer otherwise

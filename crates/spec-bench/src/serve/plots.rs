@@ -7,7 +7,7 @@ use plotters::prelude::*;
 use super::client::Mode;
 use super::peak::{Figures as Peak, Trial};
 use super::throughput::Figures as Throughput;
-use crate::plots::{FONT, Plot, colour, legend, plain};
+use crate::plots::{FONT, Plot, colour, dotted, legend, plain};
 use crate::statistics::Percentiles;
 
 /// A named line.
@@ -96,14 +96,7 @@ fn draw_lines<B: DrawingBackend>(
         .draw()
         .map_err(plain)?;
     for (at, (name, line)) in lines.iter().enumerate() {
-        let style = colour(at).stroke_width(2);
-        chart
-            .draw_series(LineSeries::new(line.clone(), style))
-            .map_err(plain)?
-            .label(name)
-            .legend(move |(x, y)| PathElement::new([(x, y), (x + 22, y)], style));
-        let dots = line.iter().map(|&point| Circle::new(point, 3, colour(at).filled()));
-        chart.draw_series(dots).map_err(plain)?;
+        dotted(&mut chart, colour(at), name, line.clone())?;
     }
     if least > 0.0 {
         let even = [(0.0, least), (right * 1.05, least)];

@@ -19,7 +19,7 @@ use std::time::Duration;
 
 use intake::{Intake, Queue, Ticket};
 
-use crate::{Completion, Emitted, Engine, FinishReason, KvUsage, RowShare, RuntimeError, Turn};
+use crate::{Emitted, Engine, FinishReason, KvUsage, RowShare, RuntimeError, Turn};
 
 /// How a [`Scheduler`] divides an engine.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -260,7 +260,9 @@ impl Scheduler {
     fn end(&mut self, ticket: Ticket, error: Option<RuntimeError>) {
         let Ticket { generation, mut events, started, .. } = ticket;
         let completion = if started { self.engine.finish(*generation) } else { generation.into_completion() };
-        self.count(&completion, started);
+        if started {
+            self.totals.add(&completion);
+        }
         match error {
             Some(error) => {
                 self.totals.finished.failed += 1;
@@ -270,12 +272,6 @@ impl Scheduler {
                 self.totals.end(completion.finish);
                 events.tell(JobEvent::Done(completion));
             }
-        }
-    }
-
-    fn count(&mut self, completion: &Completion, started: bool) {
-        if started {
-            self.totals.add(completion);
         }
     }
 

@@ -1,6 +1,6 @@
 //! What a scheduler has done and is doing.
 
-use crate::{Completion, DraftCacheStats, FinishReason, KvUsage, PositionStats, Timings};
+use crate::{Completion, DraftCacheStats, FinishReason, KvUsage, SpeculationStats, Timings};
 
 /// A scheduler at a moment between two rounds.
 #[derive(Clone, Debug, Default)]
@@ -49,18 +49,8 @@ pub struct Totals {
     pub cached_tokens: usize,
     /// Tokens generated.
     pub completion_tokens: usize,
-    /// Rounds behind the first tokens, counted for each generation of a pass.
-    pub rounds: usize,
-    /// Of these, the ones in which something was drafted.
-    pub drafts: usize,
-    /// Tokens drafted.
-    pub drafted: usize,
-    /// Tokens drafted and accepted.
-    pub accepted: usize,
-    /// The same by the place in the draft.
-    pub by_position: Vec<PositionStats>,
-    /// Tokens emitted in rounds.
-    pub emitted: usize,
+    /// What speculation did; a round is counted for each generation of its pass.
+    pub speculation: SpeculationStats,
     /// How often a job gave its place in the KV cache to others.
     pub preempted: usize,
     /// Time by phase, counted for each generation: those that share a pass count it each.
@@ -72,29 +62,9 @@ impl Totals {
         self.prompt_tokens += completion.prompt_tokens;
         self.cached_tokens += completion.cached_tokens;
         self.completion_tokens += completion.completion_tokens;
-        let speculation = &completion.speculation;
-        self.rounds += speculation.rounds;
-        self.drafts += speculation.drafted_rounds;
-        self.drafted += speculation.drafted;
-        self.accepted += speculation.accepted;
-        self.emitted += speculation.emitted;
         self.preempted += completion.preempted;
-        if self.by_position.len() < speculation.by_position.len() {
-            self.by_position.resize(speculation.by_position.len(), PositionStats::default());
-        }
-        for (sum, position) in self.by_position.iter_mut().zip(&speculation.by_position) {
-            sum.drafted += position.drafted;
-            sum.accepted += position.accepted;
-        }
-        let (sum, own) = (&mut self.timings, &completion.timings);
-        sum.prefill += own.prefill;
-        sum.preparation += own.preparation;
-        sum.decode += own.decode;
-        sum.draft += own.draft;
-        sum.ahead += own.ahead;
-        sum.verify += own.verify;
-        sum.sample += own.sample;
-        sum.rollback += own.rollback;
+        self.speculation += &completion.speculation;
+        self.timings += completion.timings;
     }
 
     pub(super) fn end(&mut self, reason: FinishReason) {

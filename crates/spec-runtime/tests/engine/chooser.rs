@@ -2,41 +2,12 @@
 
 use super::*;
 
-use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::Duration;
-
 use spec_core::{DraftCost, DraftTree, Goodput, Origin};
-use spec_runtime::{Batch, Chooser, Clock, DraftContext, GenerationId, ModelConfig, Pass, Stream, SuffixDrafter};
+use spec_runtime::{Chooser, Clock, DraftContext, GenerationId, SuffixDrafter};
+use spec_testing::{TimedModel, VirtualClock};
 
-/// Nanoseconds that passes have taken.
-#[derive(Default)]
-struct Virtual(AtomicU64);
-
-impl Clock for Virtual {
-    fn now(&self) -> Duration {
-        Duration::from_nanos(self.0.load(Ordering::Relaxed))
-    }
-}
-
-/// A model whose passes take time by a cost model, in units of a plain pass of the target: 50 ms.
-struct Timed {
-    inner: Arc<HashModel>,
-    clock: Arc<Virtual>,
-    cost: fn(usize) -> f64,
-}
-
-impl Model for Timed {
-    fn config(&self) -> &ModelConfig {
-        self.inner.config()
-    }
-    spec_testing::sequences_of!(inner);
-    spec_testing::prefixes_of!(inner);
-    fn submit(&self, stream: &dyn Stream, batch: &Batch) -> Result<Box<dyn Pass>, RuntimeError> {
-        let nanoseconds = (self.cost)(batch.rows.len()) * 50e6;
-        self.clock.0.fetch_add(nanoseconds as u64, Ordering::Relaxed);
-        self.inner.submit(stream, batch)
-    }
-}
+/// Milliseconds of a plain pass of the target, the unit of what follows.
+const UNIT: f64 = 50.0;
 
 /// The 4-bit kernels measured on two cores: 21.2, 21.2, 24.5, 46 ms for 1, 4, 8, 16 rows.
 fn target_pass(rows: usize) -> f64 {
@@ -116,9 +87,9 @@ fn course(oracle: Option<Oracle>, model: Option<HashSpec>, tokens: usize) -> Cou
 
 /// The same at other costs of the target's passes, with any number of look-ups.
 fn course_at(cost: fn(usize) -> f64, oracles: Vec<Oracle>, model: Option<HashSpec>, tokens: usize) -> Course {
-    let clock = Arc::new(Virtual::default());
+    let clock = Arc::new(VirtualClock::default());
     let timed = |spec: HashSpec, cost: fn(usize) -> f64| -> Arc<dyn Model> {
-        Arc::new(Timed { inner: HashModel::new(spec), clock: Arc::clone(&clock), cost })
+        TimedModel::new(HashModel::new(spec), &clock, move |rows| UNIT * cost(rows))
     };
     let mut drafters: Vec<Box<dyn Drafter>> = Vec::new();
     drafters.extend(oracles.into_iter().map(|oracle| Box::new(oracle) as Box<dyn Drafter>));

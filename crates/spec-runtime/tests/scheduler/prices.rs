@@ -2,40 +2,9 @@
 
 use super::*;
 
-use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::Duration;
-
 use spec_core::{DraftTree, Goodput, Origin};
-use spec_runtime::{Batch, Clock, DraftContext, DraftWith, GenerationId, ModelConfig, Pass, Stream};
-
-/// Nanoseconds that passes have taken.
-#[derive(Default)]
-struct Virtual(AtomicU64);
-
-impl Clock for Virtual {
-    fn now(&self) -> Duration {
-        Duration::from_nanos(self.0.load(Ordering::Relaxed))
-    }
-}
-
-/// A model whose passes take milliseconds by their rows.
-struct Timed {
-    inner: Arc<HashModel>,
-    clock: Arc<Virtual>,
-    cost: fn(usize) -> f64,
-}
-
-impl Model for Timed {
-    fn config(&self) -> &ModelConfig {
-        self.inner.config()
-    }
-    spec_testing::sequences_of!(inner);
-    spec_testing::prefixes_of!(inner);
-    fn submit(&self, stream: &dyn Stream, batch: &Batch) -> Result<Box<dyn Pass>, RuntimeError> {
-        self.clock.0.fetch_add(((self.cost)(batch.rows.len()) * 1e6) as u64, Ordering::Relaxed);
-        self.inner.submit(stream, batch)
-    }
-}
+use spec_runtime::{Clock, DraftContext, DraftWith, GenerationId};
+use spec_testing::{TimedModel, VirtualClock};
 
 /// Milliseconds of a pass of a 4-bit model on two cores: the first rows share the reading of the weights, later ones add arithmetic.
 fn pass(rows: usize) -> f64 {
@@ -108,9 +77,9 @@ impl Course {
 
 /// So many requests of `tokens` each at a time, over the clock. The share of a model is that of another's logits in its own.
 fn course(kind: Kind, share: f64, requests: usize, tokens: usize, draft_with: DraftWith) -> Course {
-    let clock = Arc::new(Virtual::default());
+    let clock = Arc::new(VirtualClock::default());
     let timed = |spec: HashSpec, cost: fn(usize) -> f64| -> Arc<dyn Model> {
-        Arc::new(Timed { inner: HashModel::new(spec), clock: Arc::clone(&clock), cost })
+        TimedModel::new(HashModel::new(spec), &clock, cost)
     };
     let oracle = || Box::new(Oracle { model: HashModel::new(text()), acceptance: share }) as Box<dyn Drafter>;
     let time = || Arc::clone(&clock) as Arc<dyn Clock>;
