@@ -38,6 +38,7 @@ pub(crate) fn run(args: GenerateArgs) -> Result<ExitCode> {
         draft_width: args.model.draft_width.unwrap_or(usize::MAX),
         logprobs: args.logprobs,
         constraint,
+        observers: Vec::new(),
         cancel: cancel.clone(),
         tenant: crate::session::TENANT,
         draft_with: DraftWith::All,

@@ -39,7 +39,7 @@ pub use drafter::{
     ScriptedDrafter, SuffixDrafter, Work, Worth,
 };
 pub use emission::{Emitted, FinishReason, StopRules, TokenSource};
-pub use engine::{Completion, Engine, Generation, RowShare, Session, Turn};
+pub use engine::{Completion, Engine, Generation, RoundObserver, RoundReport, RoundTimes, RowShare, Session, Turn};
 pub use error::RuntimeError;
 #[cfg(feature = "grammar")]
 pub use grammar::{Form, Grammar, Grammars};

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use spec_core::{AcceptanceRule, Fixed, LengthPolicy, RuleName, SamplingParams, Token};
 
-use crate::{Constraint, RuntimeError, StopRules};
+use crate::{Constraint, RoundObserver, RuntimeError, StopRules};
 
 /// Ends a generation from another thread; looked at before every pass.
 #[derive(Clone, Debug, Default)]
@@ -93,6 +93,8 @@ pub struct Request {
     pub logprobs: Option<usize>,
     /// What may be generated; `None` allows everything.
     pub constraint: Option<Box<dyn Constraint>>,
+    /// Who is told what its rounds do.
+    pub observers: Vec<Box<dyn RoundObserver>>,
     /// Lets another thread end it.
     pub cancel: CancelToken,
     /// For whom it is: requests of one tenant share what the KV caches hold of their texts, the target's and the draft model's, and
@@ -116,6 +118,7 @@ impl Request {
             draft_width: usize::MAX,
             logprobs: None,
             constraint: None,
+            observers: Vec::new(),
             cancel: CancelToken::new(),
             tenant: None,
         }

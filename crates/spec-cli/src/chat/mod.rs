@@ -255,6 +255,7 @@ impl<'a> Chat<'a> {
             draft_width: self.args.model.draft_width.unwrap_or(usize::MAX),
             logprobs: None,
             constraint: None,
+            observers: Vec::new(),
             cancel: cancel.clone(),
             tenant: crate::session::TENANT,
             draft_with: DraftWith::All,

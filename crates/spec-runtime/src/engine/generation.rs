@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use spec_core::{
-    AcceptanceRule, DraftTree, KeyedChoices, KnownLaws, LogitRows, PathLaws, PathMasks, Pipeline, Token,
+    AcceptanceRule, DraftTree, KeyedChoices, KnownLaws, LogitRows, Outcome, PathLaws, PathMasks, Pipeline, Token,
     top_log_probabilities,
 };
 
@@ -132,7 +132,7 @@ impl Generation {
             path.push(next_row);
             row = next_row;
         }
-        Ok(Judged { path, emitted, accepted: emitted.min(outcome.accepted.len()) })
+        Ok(Judged { path, emitted, accepted: emitted.min(outcome.accepted.len()), outcome })
     }
 
     fn emit(
@@ -189,6 +189,8 @@ pub(super) struct Judged {
     pub(super) emitted: usize,
     /// Those of them that were drafted.
     pub(super) accepted: usize,
+    /// What the rule said.
+    pub(super) outcome: Outcome,
 }
 
 /// `count` rows of a pass from row `first` on: their logits, or where verdicts were asked for over so many tokens, what the device

@@ -2,11 +2,13 @@
 
 mod ahead;
 mod generation;
+mod observe;
 mod round;
 mod session;
 mod terms;
 
 pub use generation::Generation;
+pub use observe::{RoundObserver, RoundReport, RoundTimes};
 pub(crate) use round::panic_message;
 pub use round::{RowShare, Turn};
 pub use session::Session;

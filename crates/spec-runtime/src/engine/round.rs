@@ -4,10 +4,11 @@
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::time::Duration;
 
-use spec_core::{Company, DraftTree, Origin, Round, TreeError};
+use spec_core::{Company, DraftTree, LogitRows, Origin, Round, TreeError};
 
 use super::ahead::Ahead;
 use super::generation::{Judged, collect};
+use super::observe::{RoundReport, RoundTimes};
 use super::{Engine, Generation};
 use crate::{Batch, DraftContext, DraftWith, Emitted, FinishReason, KvGuard, Row, Rows, RuntimeError, Sequence, Want};
 
@@ -40,6 +41,8 @@ pub(super) struct Draft {
     pub(super) budget: usize,
     /// Nodes that were drafted during the round before.
     ahead: usize,
+    /// When drafting began.
+    begun: Duration,
     /// What preparing the drafter took.
     preparation: Duration,
     /// What drafting took beside.
@@ -172,6 +175,7 @@ impl Engine {
             let now = self.clock.now();
             match drafted {
                 Ok(mut draft) => {
+                    draft.begun = begun;
                     draft.time = (now - begun).saturating_sub(draft.preparation);
                     left -= draft.tree.len();
                     company.rows += draft.tree.len();
@@ -285,13 +289,15 @@ impl Engine {
         let judged = guarded(share, "judging or receiving tokens", || {
             let verdicts = (generation.verdicts && !is_first).then(|| self.text.vocab());
             let rows = collect(&*passed.rows, part.first + part.read - 1, 1 + tree.len(), verdicts)?;
-            generation.judge(&*self.text, tree, &rows, *sink)
+            Ok((generation.judge(&*self.text, tree, &rows, *sink)?, rows))
         });
-        let Judged { path, emitted, accepted } = judged?;
+        let (judged, rows) = judged?;
+        let Judged { ref path, emitted, accepted, .. } = judged;
         let sampled = self.clock.now();
         if is_first {
             guard.commit_chain(part.read)?;
             generation.first_token = Some(sampled);
+            self.report(generation, part, passed, (&judged, &rows), (total, *last, sampled), share)?;
             *last = sampled;
             return Ok(!generation.finished);
         }
@@ -306,8 +312,61 @@ impl Engine {
             guarded(share, "the drafter", || drafter.observe(generation.id, &generation.tokens, accepted))?;
         }
         self.count(generation, part, passed, total, (sampled, *last), (accepted, emitted));
+        self.report(generation, part, passed, (&judged, &rows), (total, *last, sampled), share)?;
         *last = self.clock.now();
         Ok(!generation.finished)
+    }
+
+    /// Tells those who asked for it what a round did.
+    fn report(
+        &self,
+        generation: &mut Generation,
+        part: &Part,
+        passed: &Passed,
+        (judged, rows): (&Judged, &dyn LogitRows),
+        (total, judged_from, sampled): (usize, Duration, Duration),
+        share: &RowShare,
+    ) -> Result<(), RuntimeError> {
+        if generation.request.observers.is_empty() {
+            return Ok(());
+        }
+        let draft = &part.draft;
+        let is_prompt = generation.completion.speculation.rounds == 0;
+        let begun = if is_prompt { generation.begun.unwrap_or(passed.submitted) } else { draft.begun };
+        let overlap = passed.overlap.unwrap_or_default();
+        let (text, emitted) = generation.tokens.split_at(generation.tokens.len() - judged.emitted);
+        let report = RoundReport {
+            generation: generation.id,
+            round: generation.completion.speculation.rounds,
+            text,
+            emitted,
+            accepted: judged.accepted,
+            tree: &draft.tree,
+            forced: draft.forced,
+            budget: draft.budget,
+            outcome: &judged.outcome,
+            rows,
+            read: part.read,
+            company: total - part.rows(),
+            ahead: draft.ahead,
+            times: RoundTimes {
+                begun,
+                preparation: draft.preparation,
+                drafted: begun + draft.preparation + draft.time,
+                submitted: passed.submitted,
+                passed: passed.done,
+                ahead: overlap.time,
+                late: overlap.late,
+                judged_from,
+                sampled,
+                settled: self.clock.now(),
+            },
+        };
+        let observers = &mut generation.request.observers;
+        guarded(share, "an observer of rounds", || {
+            observers.iter_mut().for_each(|observer| observer.round(&report));
+            Ok(())
+        })
     }
 
     /// Tells the policy and the figures how a round went.

@@ -34,7 +34,8 @@ impl Terms {
             });
         }
         request.check(vocab, context)?;
-        let verdicts = self.target.gives_verdicts() && request.is_judged_by_argmax();
+        let reads_rows = request.observers.iter().any(|observer| observer.reads_rows());
+        let verdicts = self.target.gives_verdicts() && request.is_judged_by_argmax() && !reads_rows;
         let seed = request.seed.unwrap_or_else(fresh_seed);
         let mut pipeline = Pipeline::new(request.sampling.clone(), vocab)?.with_kernels(Arc::clone(&self.kernels));
         pipeline.extend(&request.prompt);

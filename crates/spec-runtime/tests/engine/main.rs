@@ -12,6 +12,7 @@ mod law;
 mod lazy;
 mod limits;
 mod lossless;
+mod observers;
 mod options;
 mod prefixes;
 mod rules;
