@@ -35,8 +35,8 @@ pub use clock::Clock;
 pub use constraint::{Constraint, TokenSet};
 pub use draft_cache::{CachedDraft, DraftCache, DraftCacheStats, DraftKey};
 pub use drafter::{
-    CachedDrafter, Chooser, Class, DraftContext, Drafter, GenerationId, Member, ModelDrafter, NgramDrafter, Odds,
-    ScriptedDrafter, SuffixDrafter, Work, Worth,
+    CachedDrafter, Chooser, Class, DraftContext, Drafted, Drafter, GenerationId, Member, ModelDrafter, NgramDrafter,
+    Odds, ScriptedDrafter, SuffixDrafter, Work, Worth,
 };
 pub use emission::{Emitted, FinishReason, StopRules, TokenSource};
 pub use engine::{Completion, Engine, Generation, RoundObserver, RoundReport, RoundTimes, RowShare, Session, Turn};
