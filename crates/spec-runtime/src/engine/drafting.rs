@@ -27,6 +27,9 @@ pub(super) struct Draft {
     pub(super) time: Duration,
 }
 
+/// Tokens that a draft model catches up on in a round, at least: more than a round adds.
+const CATCH_UP: usize = 8;
+
 impl Engine {
     /// Drafts for generations that are past their prompts, `rows` nodes in all, in a pass that has `reading` rows of prompts beside.
     pub(super) fn draft_for(
@@ -56,7 +59,11 @@ impl Engine {
             Ok(preparation) => preparation,
             Err(error) => return fail(drafts, &budgets, error),
         };
-        let drafted = self.ask(generations, &budgets, share);
+        // Among others, as much as prompts may take of the target's pass, of all that draft.
+        let asked = budgets.iter().filter(|&&budget| budget > 0).count();
+        let catch_up =
+            if company == Company::default() { usize::MAX } else { (share.beside / asked.max(1)).max(CATCH_UP) };
+        let drafted = self.ask(generations, &budgets, catch_up, share);
         let time = (self.clock.now() - begun).saturating_sub(preparation);
 
         let work = |drafted: &Result<Drafted, _>| drafted.as_ref().map_or(Default::default(), |drafted| drafted.work);
@@ -109,6 +116,7 @@ impl Engine {
         &mut self,
         generations: &mut [&mut Generation],
         budgets: &[usize],
+        catch_up: usize,
         share: &RowShare,
     ) -> Vec<Result<Drafted, RuntimeError>> {
         let Some(drafter) = &mut self.drafter else { return Vec::new() };
@@ -117,7 +125,10 @@ impl Engine {
         let contexts = generations.iter_mut().zip(budgets).filter(|&(_, &budget)| budget > 0);
         let mut contexts: Vec<DraftContext<'_>> = contexts
             .zip(&mut choices)
-            .map(|((generation, &budget), choices)| generation.draft_context(budget, choices))
+            .map(|((generation, &budget), choices)| DraftContext {
+                catch_up,
+                ..generation.draft_context(budget, choices)
+            })
             .collect();
         if contexts.is_empty() {
             return Vec::new();
@@ -130,7 +141,7 @@ impl Engine {
                 let alone = asked().flat_map(|index| {
                     let mut budget = vec![0; budgets.len()];
                     budget[index] = budgets[index];
-                    self.ask(generations, &budget, share)
+                    self.ask(generations, &budget, catch_up, share)
                 });
                 alone.collect()
             }
@@ -172,6 +183,7 @@ impl Generation {
             choices,
             budget,
             context: self.request.draft_len.context(),
+            catch_up: usize::MAX,
             width: if self.rule.chains_only() { 1 } else { self.request.draft_width.max(1) },
             prices: self.request.draft_len.prices(),
             worth: None,
