@@ -225,7 +225,8 @@ impl Engine {
             }
             Err(error) if parts.len() == 1 => settled[parts[0].turn] = Some(Err(error)),
             // Whose fault it is shows when each runs alone.
-            Err(_) => {
+            Err(error) => {
+                tracing::warn!(requests = parts.len(), %error, "a pass failed; each request is tried alone");
                 parts.iter_mut().for_each(|part| part.guard = None);
                 for part in parts {
                     match reserve(turns[part.turn].generation, part) {
@@ -438,6 +439,7 @@ impl Engine {
             drafter.prepare()?;
             preparation = self.clock.now() - begun;
             self.is_prepared = true;
+            tracing::debug!(drafter = drafter.name(), seconds = preparation.as_secs_f64(), "drafter prepared");
         }
         let mut choices = generation.choices();
         let drafted = drafter.draft(DraftContext {
