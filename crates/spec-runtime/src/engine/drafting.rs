@@ -55,7 +55,7 @@ impl Engine {
             }
         }
         let begun = self.clock.now();
-        let preparation = match self.prepare(&budgets) {
+        let preparation = match guarded(share, "the drafter", || self.prepare(&budgets)) {
             Ok(preparation) => preparation,
             Err(error) => return fail(drafts, &budgets, error),
         };
@@ -65,6 +65,10 @@ impl Engine {
             if company == Company::default() { usize::MAX } else { (share.beside / asked.max(1)).max(CATCH_UP) };
         let drafted = self.ask(generations, &budgets, catch_up, share);
         let time = (self.clock.now() - begun).saturating_sub(preparation);
+        debug_assert!(
+            generations.iter().all(|generation| generation.pipeline.len() == generation.tokens.len()),
+            "the drafter restores the history"
+        );
 
         let work = |drafted: &Result<Drafted, _>| drafted.as_ref().map_or(Default::default(), |drafted| drafted.work);
         let shares = shares(&drafted.iter().map(work).collect::<Vec<_>>());
@@ -108,7 +112,9 @@ impl Engine {
         let begun = self.clock.now();
         drafter.prepare()?;
         self.is_prepared = true;
-        Ok(self.clock.now() - begun)
+        let took = self.clock.now() - begun;
+        tracing::debug!(drafter = drafter.name(), seconds = took.as_secs_f64(), "drafter prepared");
+        Ok(took)
     }
 
     /// What the drafter says for the generations whose budget is not 0. If it panics, it is asked for each alone: whose draft it was shows then.
