@@ -61,7 +61,7 @@ pub use pipeline::{Pipeline, Scratch, TokenMask};
 pub use proposal::Proposal;
 pub use rows::RowKernels;
 pub use rule::{
-    AcceptanceRule, Block, Coupled, Entropy, Epsilon, EpsilonPublished, Greedy, Outcome, RULES, Rejection,
+    AcceptanceRule, Block, Comparison, Coupled, Entropy, Epsilon, EpsilonPublished, Greedy, Outcome, RULES, Rejection,
     RejectionReason, RejectionRule, RuleEntry, RuleName, Typical,
 };
 pub use scan::{Filter, NoiseScan, Race, ScalarScan, SharedNoise};

@@ -1,12 +1,14 @@
 //! Acceptance rules: which part of a draft stands, and which token follows it.
 
 mod block;
+mod comparison;
 mod follow;
 mod lossy;
 mod rejection;
 mod table;
 
 pub use block::Block;
+pub use comparison::Comparison;
 pub use follow::{Coupled, Greedy};
 pub use lossy::{Entropy, Epsilon, EpsilonPublished, Typical};
 pub use rejection::Rejection as RejectionRule;
@@ -77,6 +79,8 @@ pub struct Rejection {
     pub q: Option<f64>,
     /// Why it was rejected.
     pub reason: RejectionReason,
+    /// What was compared.
+    pub compared: Comparison,
 }
 
 /// Why a proposal was rejected.
