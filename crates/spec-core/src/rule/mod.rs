@@ -1,11 +1,13 @@
 //! Acceptance rules: which part of a draft stands, and which token follows it.
 
+mod adaptive;
 mod block;
 mod follow;
 mod lossy;
 mod rejection;
 mod table;
 
+pub use adaptive::{AdaptiveEpsilon, Tolerance};
 pub use block::Block;
 pub use follow::{Coupled, Greedy};
 pub use lossy::{Entropy, Epsilon, EpsilonPublished, Typical};
