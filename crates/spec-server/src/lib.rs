@@ -29,4 +29,4 @@ pub use error::{ApiError, ServerError};
 pub use keys::Keys;
 pub use language::Language;
 pub use local::Local;
-pub use server::{Listening, Server, ServerOptions};
+pub use server::{Listening, Observers, Server, ServerOptions};

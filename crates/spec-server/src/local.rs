@@ -42,7 +42,7 @@ impl Local {
             .build()
             .map_err(|source| ServerError::System { what: "starting threads for requests", source })?;
         let app = App {
-            composer: Composer::new(language, limits),
+            composer: Composer::new(language, limits, options.observers.clone()),
             service,
             metrics: Arc::new(Metrics::default()),
             options: ServerOptions { keys: None, ..options },

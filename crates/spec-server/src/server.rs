@@ -9,7 +9,7 @@ use hyper::server::conn::http1;
 use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::server::graceful::GracefulShutdown;
 use hyper_util::service::TowerToHyperService;
-use spec_runtime::Service;
+use spec_runtime::{RoundObserver, Service};
 use tokio::sync::Semaphore;
 use tokio::time::sleep;
 
@@ -24,8 +24,11 @@ const MOST_HEADER_BYTES: usize = 64 << 10;
 /// Behind a failure to accept, such as for want of file descriptors.
 const PAUSE: Duration = Duration::from_millis(50);
 
+/// Makes those who are told what the rounds of one generation do.
+pub type Observers = Arc<dyn Fn() -> Vec<Box<dyn RoundObserver>> + Send + Sync>;
+
 /// How the service is run.
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub struct ServerOptions {
     /// The name of the model in answers.
     pub served_model_name: String,
@@ -41,6 +44,8 @@ pub struct ServerOptions {
     pub max_connections: usize,
     /// Whether bodies of requests are logged.
     pub log_prompts: bool,
+    /// Asked once for each generation; `None` has none observed.
+    pub observers: Option<Observers>,
 }
 
 impl Default for ServerOptions {
@@ -53,6 +58,7 @@ impl Default for ServerOptions {
             body_timeout: Duration::from_secs(30),
             max_connections: 512,
             log_prompts: false,
+            observers: None,
         }
     }
 }
@@ -98,7 +104,7 @@ impl Server {
         options: ServerOptions,
     ) -> Self {
         let app = Arc::new(App {
-            composer: Composer::new(language, limits),
+            composer: Composer::new(language, limits, options.observers.clone()),
             service,
             metrics: Arc::new(Metrics::default()),
             options,

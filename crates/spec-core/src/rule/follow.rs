@@ -3,8 +3,8 @@
 use alloc::sync::Arc;
 
 use crate::{
-    AcceptanceRule, Choices, DraftTree, NodeId, Noise, NoiseScan, Outcome, Proposal, Rejection, RejectionReason,
-    SamplingError, SharedNoise, SmallPath, TargetLaws, Token, VerifyError,
+    AcceptanceRule, Choices, Comparison, DraftTree, NodeId, Noise, NoiseScan, Outcome, Proposal, Rejection,
+    RejectionReason, SamplingError, SharedNoise, SmallPath, TargetLaws, Token, VerifyError,
 };
 
 /// Keeps a proposal while it is the target's argmax. The output is that of greedy decoding, token for token.
@@ -33,7 +33,7 @@ impl AcceptanceRule for Greedy {
         target: &mut dyn TargetLaws,
         _: &mut dyn Choices,
     ) -> Result<Outcome, VerifyError> {
-        follow(tree, target, |target, node| target.argmax(node))
+        follow(tree, target, |target, node| target.argmax(node), |target, draft| Comparison::Argmax { target, draft })
     }
 }
 
@@ -78,10 +78,15 @@ impl AcceptanceRule for Coupled {
         _: &mut dyn Choices,
     ) -> Result<Outcome, VerifyError> {
         let noise = SharedNoise { noise: self.noise, scan: &*self.scan };
-        follow(tree, target, |target, node| {
-            let position = target.position(node);
-            Ok(target.law(node)?.sample(&noise, position))
-        })
+        follow(
+            tree,
+            target,
+            |target, node| {
+                let position = target.position(node);
+                Ok(target.law(node)?.sample(&noise, position))
+            },
+            |target, draft| Comparison::Sample { target, draft },
+        )
     }
 }
 
@@ -91,6 +96,7 @@ fn follow(
     tree: &DraftTree,
     target: &mut dyn TargetLaws,
     pick: impl Fn(&mut dyn TargetLaws, Option<NodeId>) -> Result<Token, SamplingError>,
+    compared: impl Fn(Token, Token) -> Comparison,
 ) -> Result<Outcome, VerifyError> {
     let mut accepted = SmallPath::new();
     loop {
@@ -101,12 +107,10 @@ fn follow(
             accepted.push(child);
             continue;
         }
-        let rejection = tree.children(node).next().map(|child| Rejection {
-            position,
-            token: tree.node(child).token,
-            p: None,
-            q: None,
-            reason: RejectionReason::TargetDiffers,
+        let rejection = tree.children(node).next().map(|child| {
+            let token = tree.node(child).token;
+            let reason = RejectionReason::TargetDiffers;
+            Rejection { position, token, p: None, q: None, reason, compared: compared(next, token) }
         });
         return Ok(Outcome { accepted, next, rejection });
     }

@@ -8,8 +8,8 @@ use super::rejection::descend;
 use crate::math::exp_negative;
 use crate::summary::peak;
 use crate::{
-    AcceptanceRule, Choices, DraftTree, Law, NodeId, NodeKind, Outcome, Proposal, Purpose, Rejection, RejectionReason,
-    ScalarScan, Siblings, SmallPath, TargetLaws, VerifyError,
+    AcceptanceRule, Choices, Comparison, DraftTree, Law, NodeId, NodeKind, Outcome, Proposal, Purpose, Rejection,
+    RejectionReason, ScalarScan, Siblings, SmallPath, TargetLaws, VerifyError,
 };
 
 /// Typical acceptance: keeps `x` when `p(x) > min(epsilon, delta exp(-H(p)))`, H the entropy (Cai et al., Medusa, arXiv
@@ -49,7 +49,8 @@ impl AcceptanceRule for Typical {
     ) -> Result<Outcome, VerifyError> {
         keep(tree, target, choices, |law, node| {
             let threshold = self.epsilon.min(self.delta * exp_negative(-law.entropy()));
-            Ok(law.soft_probability(tree.node(node).token) > threshold)
+            let p = law.soft_probability(tree.node(node).token);
+            Ok(if p > threshold { None } else { Some(Comparison::Threshold { p, threshold }) })
         })
     }
 }
@@ -103,8 +104,8 @@ impl AcceptanceRule for Epsilon {
         choices: &mut dyn Choices,
     ) -> Result<Outcome, VerifyError> {
         keep(tree, target, choices, |law, node| {
-            let q = confidence(tree, node).unwrap_or(1.0);
-            Ok(law.soft_probability(tree.node(node).token) >= q - self.0)
+            let (p, q) = (law.soft_probability(tree.node(node).token), confidence(tree, node).unwrap_or(1.0));
+            Ok(if p >= q - self.0 { None } else { Some(Comparison::Epsilon { p, q, epsilon: self.0 }) })
         })
     }
 }
@@ -134,7 +135,8 @@ impl AcceptanceRule for EpsilonPublished {
     ) -> Result<Outcome, VerifyError> {
         keep(tree, target, choices, |law, node| {
             let q = confidence(tree, node).ok_or(VerifyError::NoConfidence { rule: self.name(), node })?;
-            Ok(q >= law.soft_probability(tree.node(node).token) - self.0)
+            let p = law.soft_probability(tree.node(node).token);
+            Ok(if q >= p - self.0 { None } else { Some(Comparison::EpsilonPublished { p, q, epsilon: self.0 }) })
         })
     }
 }
@@ -183,12 +185,12 @@ impl AcceptanceRule for Entropy {
     }
 }
 
-/// Descends into the first child that the test keeps.
+/// Descends into the first child that the test has nothing against.
 fn keep(
     tree: &DraftTree,
     target: &mut dyn TargetLaws,
     choices: &mut dyn Choices,
-    test: impl Fn(&Law<'_>, NodeId) -> Result<bool, VerifyError>,
+    test: impl Fn(&Law<'_>, NodeId) -> Result<Option<Comparison>, VerifyError>,
 ) -> Result<Outcome, VerifyError> {
     let mut accepted = SmallPath::new();
     loop {
@@ -198,10 +200,10 @@ fn keep(
         let mut rejection = None;
         let mut stands = None;
         for child in tree.children(node) {
-            if test(&law, child)? {
+            let Some(compared) = test(&law, child)? else {
                 stands = Some(child);
                 break;
-            }
+            };
             let token = tree.node(child).token;
             rejection.get_or_insert(Rejection {
                 position,
@@ -209,6 +211,7 @@ fn keep(
                 p: Some(law.soft_probability(token)),
                 q: confidence(tree, child),
                 reason: RejectionReason::BelowThreshold,
+                compared,
             });
         }
         if let Some(child) = stands {

@@ -2,6 +2,7 @@
 
 mod adaptive;
 mod block;
+mod comparison;
 mod follow;
 mod lossy;
 mod rejection;
@@ -9,6 +10,7 @@ mod table;
 
 pub use adaptive::{AdaptiveEpsilon, Tolerance};
 pub use block::Block;
+pub use comparison::Comparison;
 pub use follow::{Coupled, Greedy};
 pub use lossy::{Entropy, Epsilon, EpsilonPublished, Typical};
 pub use rejection::Rejection as RejectionRule;
@@ -79,6 +81,8 @@ pub struct Rejection {
     pub q: Option<f64>,
     /// Why it was rejected.
     pub reason: RejectionReason,
+    /// What was compared.
+    pub compared: Comparison,
 }
 
 /// Why a proposal was rejected.

@@ -4,8 +4,8 @@ use super::{accept_key, draw_from_law};
 use crate::drawn::Proposed;
 use crate::mutant::{self, Mutant};
 use crate::{
-    AcceptanceRule, ChoiceKey, Choices, DraftTree, Law, NodeId, Outcome, Proposal, Purpose, RejectionReason, Siblings,
-    SmallPath, TargetLaws, Token, VerifyError,
+    AcceptanceRule, ChoiceKey, Choices, Comparison, DraftTree, Law, NodeId, Outcome, Proposal, Purpose,
+    RejectionReason, Siblings, SmallPath, TargetLaws, Token, VerifyError,
 };
 
 /// Keeps a drafted `x` with probability `min(1, p(x) / q(x))`, and replaces a refused one by a draw from the normalised
@@ -66,17 +66,19 @@ pub(super) fn descend(
             let token = tree.node(candidate).token;
             let (p, q) = (residual.probability(token), proposed.probability(token));
             // A token has been drawn, so q is positive; for a given one it is 1.
-            let kept = choices.accept(key(position, candidate, draw), p / (q * leniency));
+            let choice = key(position, candidate, draw);
+            let kept = choices.accept(choice, p / (q * leniency));
             if kept {
                 stands = Some(candidate);
                 break;
             }
-            rejection.get_or_insert(super::Rejection {
+            rejection.get_or_insert_with(|| super::Rejection {
                 position,
                 token,
                 p: Some(p),
                 q: Some(q),
                 reason: RejectionReason::Chance,
+                compared: Comparison::Ratio { u: choices.number(choice), p, q, leniency },
             });
             residual.subtract(&proposed);
         }

@@ -50,6 +50,9 @@ pub struct DraftContext<'a> {
     pub budget: usize,
     /// How many of the last tokens are worth looking at, when a drafter is only being tried; `None` is all.
     pub context: Option<usize>,
+    /// Tokens of the text that may be caught up on now, at most: others wait meanwhile. Who is further behind reads so many and proposes
+    /// nothing yet.
+    pub catch_up: usize,
     /// Children that a node may have: 1 where the rule judges chains only.
     pub width: usize,
     /// What the policy says that drafts must be worth, to a drafter that weighs its drafts; `None`: draft the whole budget.
@@ -71,6 +74,7 @@ impl<'a> DraftContext<'a> {
             choices: &mut *self.choices,
             budget: self.budget,
             context: self.context,
+            catch_up: self.catch_up,
             width: self.width,
             prices: self.prices,
             worth: self.worth,

@@ -154,17 +154,17 @@ impl ModelDrafter {
         self.model.submit(&*self.stream, batch)?.wait()
     }
 
-    /// Reads text, in passes of its own, until no more than `most` tokens of it are unread; gives how many it read.
-    fn read_on(&self, sequence: &Sequence, text: &[Token], most: usize) -> Result<usize, RuntimeError> {
+    /// Reads text up to `end`, in passes of its own; gives how many tokens it read.
+    fn read_on(&self, sequence: &Sequence, text: &[Token], end: usize) -> Result<usize, RuntimeError> {
         let begun = sequence.kv_len()?;
         let mut done = begun;
-        while text.len() - done > most {
-            let end = (text.len() - most).min(done + self.model.config().max_rows);
-            let guard = KvGuard::reserve(sequence, end - done)?;
-            let batch = Batch::chain(sequence.id(), &text[done..end], done, None, Want::Nothing);
+        while done < end {
+            let next = end.min(done + self.model.config().max_rows);
+            let guard = KvGuard::reserve(sequence, next - done)?;
+            let batch = Batch::chain(sequence.id(), &text[done..next], done, None, Want::Nothing);
             self.pass(&batch)?;
-            guard.commit_chain(end - done)?;
-            done = end;
+            guard.commit_chain(next - done)?;
+            done = next;
         }
         Ok(done - begun)
     }
@@ -218,7 +218,8 @@ impl ModelDrafter {
         Ok(Some(Begun { tokens, start, budget, sequence, aside, ahead }))
     }
 
-    /// The first pass of a lane: over text that is not read yet, at most `share` tokens of it.
+    /// Has a lane begin with the end of its text, `share` tokens at most. What is before that is read at once, or, where it is too much, in part:
+    /// then there is nothing more to do in this round.
     fn enter<'s, 'c, 'a>(
         &mut self,
         begun: &'s mut Begun<'a>,
@@ -231,6 +232,8 @@ impl ModelDrafter {
         let ahead = begun.ahead.take().filter(|_| begun.aside.is_none());
         let limits = self.limits(text.len(), begun.budget, context);
         let (depth, weighed, position) = (limits.depth, context.worth.is_some(), context.tokens.len());
+        // A trial has little to read, and nothing of it is kept.
+        let most = if begun.aside.is_some() { usize::MAX } else { context.catch_up.max(1) };
         let mut lane = Lane::new(context, sequence, (text.len(), position), limits, &|| true);
         match ahead {
             Some(mut draft) => {
@@ -241,8 +244,13 @@ impl ModelDrafter {
                 lane.take_up(draft, &self.common(), max_rows)?;
             }
             None => {
-                lane.work.caught_up = self.read_on(sequence, text, share)?;
-                lane.catch_up(text, self.want())?;
+                let done = sequence.kv_len()?;
+                let put_off = text.len() - done > most.saturating_add(share);
+                let end = if put_off { done + most } else { text.len().saturating_sub(share) };
+                lane.work.caught_up = self.read_on(sequence, text, end)?;
+                if !put_off {
+                    lane.catch_up(text, self.want())?;
+                }
             }
         }
         Ok(lane)

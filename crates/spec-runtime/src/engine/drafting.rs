@@ -27,6 +27,9 @@ pub(super) struct Draft {
     pub(super) time: Duration,
 }
 
+/// Tokens that a draft model catches up on in a round, at least: more than a round adds.
+const CATCH_UP: usize = 8;
+
 impl Engine {
     /// Drafts for generations that are past their prompts, `rows` nodes in all, in a pass that has `reading` rows of prompts beside.
     pub(super) fn draft_for(
@@ -52,12 +55,20 @@ impl Engine {
             }
         }
         let begun = self.clock.now();
-        let preparation = match self.prepare(&budgets) {
+        let preparation = match guarded(share, "the drafter", || self.prepare(&budgets)) {
             Ok(preparation) => preparation,
             Err(error) => return fail(drafts, &budgets, error),
         };
-        let drafted = self.ask(generations, &budgets, share);
+        // Among others, as much as prompts may take of the target's pass, of all that draft.
+        let asked = budgets.iter().filter(|&&budget| budget > 0).count();
+        let catch_up =
+            if company == Company::default() { usize::MAX } else { (share.beside / asked.max(1)).max(CATCH_UP) };
+        let drafted = self.ask(generations, &budgets, catch_up, share);
         let time = (self.clock.now() - begun).saturating_sub(preparation);
+        debug_assert!(
+            generations.iter().all(|generation| generation.pipeline.len() == generation.tokens.len()),
+            "the drafter restores the history"
+        );
 
         let work = |drafted: &Result<Drafted, _>| drafted.as_ref().map_or(Default::default(), |drafted| drafted.work);
         let shares = shares(&drafted.iter().map(work).collect::<Vec<_>>());
@@ -101,7 +112,9 @@ impl Engine {
         let begun = self.clock.now();
         drafter.prepare()?;
         self.is_prepared = true;
-        Ok(self.clock.now() - begun)
+        let took = self.clock.now() - begun;
+        tracing::debug!(drafter = drafter.name(), seconds = took.as_secs_f64(), "drafter prepared");
+        Ok(took)
     }
 
     /// What the drafter says for the generations whose budget is not 0. If it panics, it is asked for each alone: whose draft it was shows then.
@@ -109,6 +122,7 @@ impl Engine {
         &mut self,
         generations: &mut [&mut Generation],
         budgets: &[usize],
+        catch_up: usize,
         share: &RowShare,
     ) -> Vec<Result<Drafted, RuntimeError>> {
         let Some(drafter) = &mut self.drafter else { return Vec::new() };
@@ -117,7 +131,10 @@ impl Engine {
         let contexts = generations.iter_mut().zip(budgets).filter(|&(_, &budget)| budget > 0);
         let mut contexts: Vec<DraftContext<'_>> = contexts
             .zip(&mut choices)
-            .map(|((generation, &budget), choices)| generation.draft_context(budget, choices))
+            .map(|((generation, &budget), choices)| DraftContext {
+                catch_up,
+                ..generation.draft_context(budget, choices)
+            })
             .collect();
         if contexts.is_empty() {
             return Vec::new();
@@ -130,7 +147,7 @@ impl Engine {
                 let alone = asked().flat_map(|index| {
                     let mut budget = vec![0; budgets.len()];
                     budget[index] = budgets[index];
-                    self.ask(generations, &budget, share)
+                    self.ask(generations, &budget, catch_up, share)
                 });
                 alone.collect()
             }
@@ -172,6 +189,7 @@ impl Generation {
             choices,
             budget,
             context: self.request.draft_len.context(),
+            catch_up: usize::MAX,
             width: if self.rule.chains_only() { 1 } else { self.request.draft_width.max(1) },
             prices: self.request.draft_len.prices(),
             worth: None,

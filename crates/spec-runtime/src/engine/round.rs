@@ -200,7 +200,8 @@ impl Engine {
             }
             Err(error) if parts.len() == 1 => settled[parts[0].turn] = Some(Err(error)),
             // Whose fault it is shows when each runs alone.
-            Err(_) => {
+            Err(error) => {
+                tracing::warn!(requests = parts.len(), %error, "a pass failed; each request is tried alone");
                 parts.iter_mut().for_each(|part| part.guard = None);
                 for part in parts {
                     match reserve(turns[part.turn].generation, part) {

@@ -157,3 +157,36 @@ fn a_draft_pass_that_fails_is_tried_again_for_each_alone() {
     }
     assert_eq!(draft.free_blocks(), 256);
 }
+
+#[test]
+fn a_draft_model_reads_a_long_text_by_and_by_where_others_wait() {
+    let spec = HashSpec { blocks: 256, ..HashSpec::default() };
+    let draft = HashModel::new(spec.clone());
+    let drafter = ModelDrafter::new(Arc::clone(&draft) as Arc<dyn Model>);
+    let mut engine = engine(&HashModel::new(spec.clone())).with_drafter(Box::new(drafter));
+    // The first goes on for longer than the second reads.
+    let with = |index: usize, length| Request {
+        prompt: prompt(index, length),
+        ..request(if index == 0 { 300 } else { 60 }, 4)
+    };
+    let mut open = [engine.start(with(0, 9)).unwrap(), engine.start(with(1, 200)).unwrap()];
+    let mut most_read = 0;
+    let mut live = true;
+    while live {
+        let before = draft.rows();
+        let mut sinks = [|_: &spec_runtime::Emitted| {}; 2];
+        let mut turns: Vec<_> =
+            open.iter_mut().zip(&mut sinks).map(|(generation, sink)| Turn { generation, sink }).collect();
+        let share = RowShare { most: 64, beside: 16, catches: false };
+        live = engine.step_all(&mut turns, &share).into_iter().any(|goes_on| goes_on.unwrap());
+        most_read = most_read.max(draft.rows() - before);
+    }
+    // 8 of each, and the share of the first pass and the drafts of both.
+    assert!(most_read <= 16 + 2 * 32 + 8, "{most_read} rows in one round");
+    for (generation, (index, length)) in open.into_iter().zip([(0, 9), (1, 200)]) {
+        let got = engine.finish(generation);
+        assert_eq!(got.tokens, plain(&spec, with(index, length)).tokens, "prompt of {length}");
+        assert_eq!(got.speculation.accepted, got.speculation.drafted, "prompt of {length}");
+        assert!(got.speculation.drafted > 10, "prompt of {length}: {:?}", got.speculation);
+    }
+}
