@@ -17,13 +17,16 @@ mod inspect;
 mod manual;
 mod memory;
 mod nearest;
+mod observers;
 mod printer;
 mod pull;
+mod record;
 mod refusal;
 mod report;
 mod serve;
 mod session;
 mod tokenize;
+mod tune;
 
 use std::process::ExitCode;
 
@@ -59,6 +62,7 @@ fn run(command: Command, line: &CommandLine) -> anyhow::Result<ExitCode> {
             Bench::Forward(args) => bench::forward(&args),
         },
         Command::Demo(args) => demo::run(&args),
+        Command::Tune(args) => tune::run(&args),
         Command::Pull(args) => pull::run(&args),
         Command::Doctor(args) => doctor::run(&args),
         Command::Completions(args) => manual::completions(&args),
