@@ -118,6 +118,7 @@ impl axum::response::IntoResponse for ApiError {
 fn api_field(field: &str) -> &str {
     match field {
         "rule" => "speculation.rule",
+        "loss_budget" => "speculation.loss_budget",
         "json_schema" => "response_format",
         "grammar" => "tools",
         "drafter" | "draft_with" => "speculation.drafter",

@@ -3,8 +3,8 @@
 use alloc::sync::Arc;
 
 use crate::{
-    AcceptanceRule, Choices, DraftTree, NodeId, Noise, NoiseScan, Outcome, Proposal, Rejection, RejectionReason,
-    SamplingError, SharedNoise, SmallPath, TargetLaws, Token, VerifyError,
+    AcceptanceRule, Choices, DraftTree, Forgiveness, NodeId, Noise, NoiseScan, Outcome, Proposal, Rejection,
+    RejectionReason, SamplingError, SharedNoise, SmallPath, TargetLaws, Token, VerifyError,
 };
 
 /// Keeps a proposal while it is the target's argmax. The output is that of greedy decoding, token for token.
@@ -33,7 +33,7 @@ impl AcceptanceRule for Greedy {
         target: &mut dyn TargetLaws,
         _: &mut dyn Choices,
     ) -> Result<Outcome, VerifyError> {
-        follow(tree, target, |target, node| target.argmax(node))
+        follow(tree, target, SmallPath::new(), |target, node| target.argmax(node))
     }
 }
 
@@ -78,21 +78,21 @@ impl AcceptanceRule for Coupled {
         _: &mut dyn Choices,
     ) -> Result<Outcome, VerifyError> {
         let noise = SharedNoise { noise: self.noise, scan: &*self.scan };
-        follow(tree, target, |target, node| {
+        follow(tree, target, SmallPath::new(), |target, node| {
             let position = target.position(node);
             Ok(target.law(node)?.sample(&noise, position))
         })
     }
 }
 
-/// Decodes as without a draft, and descends the tree for as long as it contains what was decoded. Where nodes came from does
-/// not matter: every emitted token is the target's own.
-fn follow(
+/// Decodes as without a draft, and descends the tree behind the path `accepted` for as long as it contains what was decoded. Where
+/// nodes came from does not matter: every emitted token is the target's own.
+pub(super) fn follow(
     tree: &DraftTree,
     target: &mut dyn TargetLaws,
+    mut accepted: SmallPath,
     pick: impl Fn(&mut dyn TargetLaws, Option<NodeId>) -> Result<Token, SamplingError>,
 ) -> Result<Outcome, VerifyError> {
-    let mut accepted = SmallPath::new();
     loop {
         let node = accepted.last().copied();
         let position = target.position(node);
@@ -108,6 +108,6 @@ fn follow(
             q: None,
             reason: RejectionReason::TargetDiffers,
         });
-        return Ok(Outcome { accepted, next, rejection });
+        return Ok(Outcome { accepted, next, rejection, forgiven: Forgiveness::default() });
     }
 }

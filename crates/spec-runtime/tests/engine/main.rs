@@ -11,6 +11,7 @@ mod kv;
 mod law;
 mod lazy;
 mod limits;
+mod loss;
 mod lossless;
 mod observers;
 mod options;
