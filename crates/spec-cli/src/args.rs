@@ -3,6 +3,7 @@
 mod chat;
 mod help;
 mod serve;
+mod sweep;
 mod tools;
 
 use std::io::IsTerminal;
@@ -14,6 +15,7 @@ use spec_runtime::StopRules;
 
 pub(crate) use chat::ChatArgs;
 pub(crate) use serve::{AnswersArgs, BatchArgs, ServeArgs};
+pub(crate) use sweep::BenchSweepArgs;
 pub(crate) use tools::{
     Bench, BenchArgs, BenchForwardArgs, CompletionsArgs, DemoArgs, DoctorArgs, InspectArgs, LogitsKind, ManArgs,
     PullArgs, TokenizeArgs,

@@ -7,6 +7,7 @@ mod real;
 mod requests;
 mod serve;
 mod settings;
+mod sweep;
 mod terminal;
 
 use std::path::PathBuf;
