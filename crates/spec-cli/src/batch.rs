@@ -27,7 +27,7 @@ pub(crate) fn run(args: BatchArgs) -> Result<ExitCode> {
     let at_once = args.answers.max_batch;
     // A request may ask for several answers, which wait for each other and are not refused.
     let Ready { language, service, limits, name, .. } =
-        serve::load(args.model, &args.answers, &opened, context, 64 * at_once)?;
+        serve::load(args.model, &args.answers, &opened, context, 64 * at_once, &|_, _| {})?;
     let options = ServerOptions {
         served_model_name: name,
         max_body_bytes: MOST_BYTES,

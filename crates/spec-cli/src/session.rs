@@ -93,15 +93,16 @@ impl Device {
         }
     }
 
-    /// Loads a model, with the stream that its passes go to.
+    /// Loads a model, with the stream that its passes go to. `watch` is told what is loaded of how much, where that is known.
     fn load(
         &self,
         checkpoint: &Checkpoint,
         storage: StorageArgs,
         context: usize,
+        watch: &dyn Fn(usize, usize),
     ) -> Result<(Arc<dyn Model>, Option<AscendStream>)> {
         match self {
-            Self::Cpu(device) => Ok((device.load(checkpoint, storage, context)?, None)),
+            Self::Cpu(device) => Ok((device.load_watched(checkpoint, storage, context, watch)?, None)),
             Self::Ascend(device) => {
                 let stream = device.stream()?;
                 Ok((device.load(&stream, checkpoint, storage, context)?, Some(stream)))
@@ -119,7 +120,7 @@ impl Device {
     ) -> Result<(Arc<dyn Model>, Option<AscendStream>)> {
         match self {
             Self::Cpu(device) => Ok((Arc::new(device.load_later(checkpoint, storage, context, notes.clone())?), None)),
-            Self::Ascend(_) => self.load(&checkpoint, storage, context),
+            Self::Ascend(_) => self.load(&checkpoint, storage, context, &|_, _| {}),
         }
     }
 
@@ -186,11 +187,23 @@ impl CpuDevice {
 
     /// Loads a model for sequences of `context` positions and shows progress on a terminal.
     pub(crate) fn load(&self, checkpoint: &Checkpoint, storage: StorageArgs, context: usize) -> Result<Arc<CpuModel>> {
+        self.load_watched(checkpoint, storage, context, &|_, _| {})
+    }
+
+    /// The same, with somebody who is told of the progress too.
+    fn load_watched(
+        &self,
+        checkpoint: &Checkpoint,
+        storage: StorageArgs,
+        context: usize,
+        watch: &dyn Fn(usize, usize),
+    ) -> Result<Arc<CpuModel>> {
         let name = checkpoint.name().to_owned();
         let bar = ProgressBar::new(0).with_style(progress_style()).with_message(format!("loading {name}"));
         let mut progress = |done: usize, total: usize| {
             bar.set_length(total as u64);
             bar.set_position(done as u64);
+            watch(done, total);
         };
         let mut options = self.options(storage, context)?;
         options.progress = Some(&mut progress);
@@ -297,13 +310,23 @@ impl Session {
     /// Loads what the flags name, for the texts that there is to be room for. `opened` is the target's file. A draft model is opened and
     /// compared with the target, so that files that do not fit are refused here; it is loaded behind the first token.
     pub(crate) fn load(args: &ModelArgs, opened: &Opened, room: impl Into<Room>) -> Result<Self> {
-        Self::build(args, opened, room.into(), None)
+        Self::load_watched(args, opened, room, &|_, _| {})
+    }
+
+    /// The same; `watch` is told of the target how much is loaded of how much, in bytes.
+    pub(crate) fn load_watched(
+        args: &ModelArgs,
+        opened: &Opened,
+        room: impl Into<Room>,
+        watch: &dyn Fn(usize, usize),
+    ) -> Result<Self> {
+        Self::build(args, opened, room.into(), None, watch)
     }
 
     /// The same target with the drafters that `args` name.
     pub(crate) fn redraft(&self, args: &ModelArgs, opened: &Opened, context: usize) -> Result<Self> {
         let loaded = (self.device.clone(), Arc::clone(&self.target), self.stream.clone());
-        Self::build(args, opened, context.into(), Some(loaded))
+        Self::build(args, opened, context.into(), Some(loaded), &|_, _| {})
     }
 
     fn build(
@@ -311,6 +334,7 @@ impl Session {
         opened: &Opened,
         room: Room,
         loaded: Option<(Device, Arc<dyn Model>, Option<AscendStream>)>,
+        watch: &dyn Fn(usize, usize),
     ) -> Result<Self> {
         let (begun, context) = (Instant::now(), room.context);
         let draft = DraftSource::choose(args)?;
@@ -327,7 +351,7 @@ impl Session {
                 let device = Device::open(args, room)?;
                 let draft = draft_file.as_ref().map(|file| &file.checkpoint);
                 device.check_memory(args, &opened.checkpoint, draft, room)?;
-                let (target, stream) = device.load(&opened.checkpoint, args.storage, context)?;
+                let (target, stream) = device.load(&opened.checkpoint, args.storage, context, watch)?;
                 (device, target, stream)
             }
         };

@@ -42,6 +42,11 @@ pub trait Choices {
 
     /// An index drawn in proportion to `weights`. `None` when no weight is positive, or their sum is not finite.
     fn draw(&mut self, key: ChoiceKey, weights: &[f64]) -> Option<usize>;
+
+    /// The number in [0, 1) that [`accept`](Self::accept) compares with a probability; `None` from a source that decides without one.
+    fn number(&self, _key: ChoiceKey) -> Option<f64> {
+        None
+    }
 }
 
 /// The production source: counter-based, keyed by (seed, choice, committed length when the round began, position, node,
@@ -112,5 +117,9 @@ impl Choices for KeyedChoices {
         }
         // Rounding can leave a crumb behind the last weight.
         last
+    }
+
+    fn number(&self, key: ChoiceKey) -> Option<f64> {
+        Some(self.uniform(key))
     }
 }

@@ -61,8 +61,8 @@ pub use pipeline::{Pipeline, Scratch, TokenMask};
 pub use proposal::Proposal;
 pub use rows::RowKernels;
 pub use rule::{
-    AcceptanceRule, Block, Coupled, Entropy, Epsilon, EpsilonPublished, Forgiven, Forgiveness, Greedy, LossBudget,
-    Outcome, RULES, Rejection, RejectionReason, RejectionRule, RuleEntry, RuleName, Typical,
+    AcceptanceRule, Block, Comparison, Coupled, Entropy, Epsilon, EpsilonPublished, Forgiven, Forgiveness, Greedy,
+    LossBudget, Outcome, RULES, Rejection, RejectionReason, RejectionRule, RuleEntry, RuleName, Typical,
 };
 pub use scan::{Filter, NoiseScan, Race, ScalarScan, SharedNoise};
 pub use summary::{BLOCK as SUMMARY_BLOCK, BlockSummary, RowSummary};

@@ -135,3 +135,12 @@ pub enum RuntimeError {
         message: String,
     },
 }
+
+impl RuntimeError {
+    /// The same failure for each of several: the first of them gets it as it is, the others its words.
+    pub(crate) fn for_all(self) -> impl FnMut() -> Self {
+        let reason = self.to_string();
+        let mut first = Some(self);
+        move || first.take().unwrap_or_else(|| Self::Device { device: "streams".into(), reason: reason.clone() })
+    }
+}

@@ -12,6 +12,7 @@
 
 mod clock;
 mod constraint;
+mod decisions;
 mod draft_cache;
 mod drafter;
 mod emission;
@@ -33,10 +34,11 @@ mod watch;
 
 pub use clock::Clock;
 pub use constraint::{Constraint, TokenSet};
+pub use decisions::{DECISIONS, DecisionDetail, DecisionLog};
 pub use draft_cache::{CachedDraft, DraftCache, DraftCacheStats, DraftKey};
 pub use drafter::{
-    CachedDrafter, Chooser, Class, DraftContext, Drafter, GenerationId, Member, ModelDrafter, NgramDrafter, Odds,
-    ScriptedDrafter, SuffixDrafter, Work, Worth,
+    CachedDrafter, Chooser, Class, DraftContext, Drafted, Drafter, GenerationId, Member, ModelDrafter, NgramDrafter,
+    Odds, ScriptedDrafter, SuffixDrafter, Work, Worth,
 };
 pub use emission::{Emitted, FinishReason, StopRules, TokenSource};
 pub use engine::{Completion, Engine, Generation, RoundObserver, RoundReport, RoundTimes, RowShare, Session, Turn};

@@ -123,7 +123,19 @@ pub(crate) const COMPLETION: &[Field] = &[
 pub(crate) const CHAT: &[Field] = &[
     Field::new(
         "messages",
-        Kind::Own(r#"{ "type": "array", "minItems": 1, "items": { "type": "object", "required": ["role"] } }"#),
+        Kind::Own(
+            r#"{ "type": "array", "minItems": 1, "items": { "type": "object", "required": ["role"], "properties": {
+                "role": { "enum": ["system", "developer", "user", "assistant", "tool"] },
+                "content": { "oneOf": [{ "type": ["string", "null"] }, { "type": "array", "items": {
+                    "type": "object", "required": ["type", "text"], "properties": { "type": { "enum": ["text"] }, "text": { "type": "string" } } } }] },
+                "name": { "type": "string" },
+                "tool_calls": { "type": "array", "items": { "type": "object", "required": ["function"], "properties": {
+                    "id": { "type": "string" }, "type": { "enum": ["function"] },
+                    "function": { "type": "object", "required": ["name", "arguments"], "properties": {
+                        "name": { "type": "string" }, "arguments": { "type": "string" } } } } } },
+                "tool_call_id": { "type": "string" },
+                "refusal": { "type": "null" } } } }"#,
+        ),
         "the conversation: objects with role and content",
     ),
     Field::new("max_completion_tokens", Kind::Integer { min: 0, max: MOST_TOKENS }, "as max_tokens"),
@@ -133,7 +145,9 @@ pub(crate) const CHAT: &[Field] = &[
         "response_format",
         Kind::Own(
             r#"{ "type": "object", "required": ["type"], "properties": {
-                "type": { "enum": ["text", "json_object", "json_schema"] }, "json_schema": { "type": "object" } } }"#,
+                "type": { "enum": ["text", "json_object", "json_schema"] }, "json_schema": { "type": "object", "required": ["schema"], "properties": {
+                    "name": { "type": "string" }, "description": { "type": "string" }, "schema": { "type": ["object", "boolean"] },
+                    "strict": { "type": "boolean" } } } } }"#,
         ),
         "text, a JSON object, or what a JSON schema describes",
     ),

@@ -4,8 +4,8 @@ use super::rejection::{draw_from_weights, excess};
 use super::{accept_key, draw_from_law};
 use crate::drawn::Proposed;
 use crate::{
-    AcceptanceRule, Choices, DraftTree, Forgiveness, NodeId, Outcome, Proposal, Purpose, Rejection, RejectionReason,
-    Siblings, SmallPath, TargetLaws, VerifyError,
+    AcceptanceRule, Choices, Comparison, DraftTree, Forgiveness, NodeId, Outcome, Proposal, Purpose, Rejection,
+    RejectionReason, Siblings, SmallPath, TargetLaws, VerifyError,
 };
 
 /// Judges a chain as a whole (Sun et al., arXiv 2403.10444). Lossless in law, and on average never keeps fewer tokens than
@@ -51,12 +51,20 @@ impl AcceptanceRule for Block {
 
         // The empty prefix always stands, which ends the loop.
         let mut length = products.len() - 1;
+        // How the prefix that is one longer fell. Behind a product of 0 nothing can stand.
+        let mut fell = Comparison::Prefix { u: None, probability: 0.0 };
         loop {
             let node = length.checked_sub(1).map(|index| chain[index]);
             let position = target.position(node);
             let product = products[length];
-            let stands = |choices: &mut dyn Choices, probability: f64| {
-                node.is_none_or(|node| choices.accept(accept_key(position - 1, node, 0), probability))
+            let mut stands = |choices: &mut dyn Choices, probability: f64| {
+                let Some(node) = node else { return true };
+                let choice = accept_key(position - 1, node, 0);
+                let stands = choices.accept(choice, probability);
+                if !stands {
+                    fell = Comparison::Prefix { u: choices.number(choice), probability };
+                }
+                stands
             };
             let law = target.summarized_law(node)?;
             let Some(&following) = chain.get(length) else {
@@ -84,6 +92,7 @@ impl AcceptanceRule for Block {
                 p: Some(law.probability(token)),
                 q: Some(proposed.probability(token)),
                 reason: RejectionReason::Chance,
+                compared: fell,
             };
             let next = draw_from_weights(&law, &weights, position, node, choices);
             let accepted = SmallPath::from_slice(&chain[..length]);

@@ -3,8 +3,8 @@
 use alloc::sync::Arc;
 
 use crate::{
-    AcceptanceRule, Choices, DraftTree, Forgiveness, NodeId, Noise, NoiseScan, Outcome, Proposal, Rejection,
-    RejectionReason, SamplingError, SharedNoise, SmallPath, TargetLaws, Token, VerifyError,
+    AcceptanceRule, Choices, Comparison, DraftTree, Forgiveness, NodeId, Noise, NoiseScan, Outcome, Proposal,
+    Rejection, RejectionReason, SamplingError, SharedNoise, SmallPath, TargetLaws, Token, VerifyError,
 };
 
 /// Keeps a proposal while it is the target's argmax. The output is that of greedy decoding, token for token.
@@ -33,7 +33,7 @@ impl AcceptanceRule for Greedy {
         target: &mut dyn TargetLaws,
         _: &mut dyn Choices,
     ) -> Result<Outcome, VerifyError> {
-        follow(tree, target, SmallPath::new(), |target, node| target.argmax(node))
+        greedily(tree, target, SmallPath::new())
     }
 }
 
@@ -78,20 +78,37 @@ impl AcceptanceRule for Coupled {
         _: &mut dyn Choices,
     ) -> Result<Outcome, VerifyError> {
         let noise = SharedNoise { noise: self.noise, scan: &*self.scan };
-        follow(tree, target, SmallPath::new(), |target, node| {
-            let position = target.position(node);
-            Ok(target.law(node)?.sample(&noise, position))
-        })
+        follow(
+            tree,
+            target,
+            SmallPath::new(),
+            |target, node| {
+                let position = target.position(node);
+                Ok(target.law(node)?.sample(&noise, position))
+            },
+            |target, draft| Comparison::Sample { target, draft },
+        )
     }
+}
+
+/// The argmax, behind the path `accepted`.
+pub(super) fn greedily(
+    tree: &DraftTree,
+    target: &mut dyn TargetLaws,
+    accepted: SmallPath,
+) -> Result<Outcome, VerifyError> {
+    let compared = |target, draft| Comparison::Argmax { target, draft };
+    follow(tree, target, accepted, |target, node| target.argmax(node), compared)
 }
 
 /// Decodes as without a draft, and descends the tree behind the path `accepted` for as long as it contains what was decoded. Where
 /// nodes came from does not matter: every emitted token is the target's own.
-pub(super) fn follow(
+fn follow(
     tree: &DraftTree,
     target: &mut dyn TargetLaws,
     mut accepted: SmallPath,
     pick: impl Fn(&mut dyn TargetLaws, Option<NodeId>) -> Result<Token, SamplingError>,
+    compared: impl Fn(Token, Token) -> Comparison,
 ) -> Result<Outcome, VerifyError> {
     loop {
         let node = accepted.last().copied();
@@ -101,12 +118,10 @@ pub(super) fn follow(
             accepted.push(child);
             continue;
         }
-        let rejection = tree.children(node).next().map(|child| Rejection {
-            position,
-            token: tree.node(child).token,
-            p: None,
-            q: None,
-            reason: RejectionReason::TargetDiffers,
+        let rejection = tree.children(node).next().map(|child| {
+            let token = tree.node(child).token;
+            let reason = RejectionReason::TargetDiffers;
+            Rejection { position, token, p: None, q: None, reason, compared: compared(next, token) }
         });
         return Ok(Outcome { accepted, next, rejection, forgiven: Forgiveness::default() });
     }

@@ -6,13 +6,13 @@
 //! They count what they forgive, and are exact once their budget is closed: as `Greedy` at temperature 0, else as `Rejection`.
 
 use super::draw_from_law;
-use super::follow::follow;
+use super::follow::greedily;
 use super::loss::{Ledger, drawn_probability, price};
 use super::rejection::descend;
 use crate::math::exp_negative;
 use crate::summary::peak;
 use crate::{
-    AcceptanceRule, Choices, DraftTree, Law, LossBudget, NodeId, Outcome, Proposal, Purpose, Rejection,
+    AcceptanceRule, Choices, Comparison, DraftTree, Law, LossBudget, NodeId, Outcome, Proposal, Purpose, Rejection,
     RejectionReason, ScalarScan, Siblings, SmallPath, TargetLaws, VerifyError,
 };
 
@@ -66,7 +66,8 @@ impl AcceptanceRule for Typical {
         choices: &mut dyn Choices,
     ) -> Result<Outcome, VerifyError> {
         keep(budget, tree, target, choices, |law, _, p| {
-            Ok(p > self.epsilon.min(self.delta * exp_negative(-law.entropy())))
+            let threshold = self.epsilon.min(self.delta * exp_negative(-law.entropy()));
+            Ok(if p > threshold { None } else { Some(Comparison::Threshold { p, threshold }) })
         })
     }
 }
@@ -135,7 +136,7 @@ impl AcceptanceRule for Epsilon {
     ) -> Result<Outcome, VerifyError> {
         keep(budget, tree, target, choices, |_, node, p| {
             let q = confidence(tree, node).unwrap_or(1.0);
-            Ok(p >= q - self.0)
+            Ok(if p >= q - self.0 { None } else { Some(Comparison::Epsilon { p, q, epsilon: self.0 }) })
         })
     }
 }
@@ -179,7 +180,7 @@ impl AcceptanceRule for EpsilonPublished {
     ) -> Result<Outcome, VerifyError> {
         keep(budget, tree, target, choices, |_, node, p| {
             let q = confidence(tree, node).ok_or(VerifyError::NoConfidence { rule: self.name(), node })?;
-            Ok(q >= p - self.0)
+            Ok(if q >= p - self.0 { None } else { Some(Comparison::EpsilonPublished { p, q, epsilon: self.0 }) })
         })
     }
 }
@@ -244,14 +245,14 @@ impl AcceptanceRule for Entropy {
     }
 }
 
-/// Descends into the first child that the test keeps, given its p. A token without a probability, such as one that a constraint or a
-/// filter leaves out, is never kept.
+/// Descends into the first child that the test, given its p, has nothing against. A token without a probability, such as one that a
+/// constraint or a filter leaves out, is never kept.
 fn keep(
     budget: LossBudget,
     tree: &DraftTree,
     target: &mut dyn TargetLaws,
     choices: &mut dyn Choices,
-    test: impl Fn(&Law<'_>, NodeId, f64) -> Result<bool, VerifyError>,
+    test: impl Fn(&Law<'_>, NodeId, f64) -> Result<Option<Comparison>, VerifyError>,
 ) -> Result<Outcome, VerifyError> {
     let mut ledger = Ledger::new(budget);
     let mut accepted = SmallPath::new();
@@ -265,16 +266,18 @@ fn keep(
         for child in tree.children(node).take_while(|_| !ledger.is_closed()) {
             let token = tree.node(child).token;
             let p = law.soft_probability(token);
-            if test(&law, child, p)? && p > 0.0 {
+            let impossible = Comparison::Threshold { p, threshold: 0.0 };
+            let Some(compared) = test(&law, child, p)?.or((p <= 0.0).then_some(impossible)) else {
                 stands = Some(child);
                 break;
-            }
+            };
             rejection.get_or_insert(Rejection {
                 position,
                 token,
                 p: Some(p),
                 q: confidence(tree, child),
                 reason: RejectionReason::BelowThreshold,
+                compared,
             });
         }
         if let Some(child) = stands
@@ -285,7 +288,7 @@ fn keep(
         }
         if ledger.is_closed() {
             let outcome = match is_greedy {
-                true => follow(tree, target, accepted, |target, node| target.argmax(node)),
+                true => greedily(tree, target, accepted),
                 false => descend(tree, target, choices, accepted, &mut Ledger::exact(), |_, _| Ok(1.0)),
             };
             return Ok(Outcome { forgiven: ledger.finish(), ..outcome? });

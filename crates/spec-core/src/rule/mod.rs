@@ -1,6 +1,7 @@
 //! Acceptance rules: which part of a draft stands, and which token follows it.
 
 mod block;
+mod comparison;
 mod follow;
 mod loss;
 mod lossy;
@@ -8,6 +9,7 @@ mod rejection;
 mod table;
 
 pub use block::Block;
+pub use comparison::Comparison;
 pub use follow::{Coupled, Greedy};
 pub use loss::{Forgiven, Forgiveness, LossBudget};
 pub use lossy::{Entropy, Epsilon, EpsilonPublished, Typical};
@@ -101,6 +103,8 @@ pub struct Rejection {
     pub q: Option<f64>,
     /// Why it was rejected.
     pub reason: RejectionReason,
+    /// What was compared.
+    pub compared: Comparison,
 }
 
 /// Why a proposal was rejected.

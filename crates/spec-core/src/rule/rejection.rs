@@ -6,7 +6,7 @@ use crate::drawn::Proposed;
 use crate::math::ln;
 use crate::mutant::{self, Mutant};
 use crate::{
-    AcceptanceRule, ChoiceKey, Choices, DraftTree, Forgiveness, Law, NodeId, Outcome, Proposal, Purpose,
+    AcceptanceRule, ChoiceKey, Choices, Comparison, DraftTree, Forgiveness, Law, NodeId, Outcome, Proposal, Purpose,
     RejectionReason, Siblings, SmallPath, TargetLaws, Token, VerifyError,
 };
 
@@ -76,7 +76,8 @@ pub(super) fn descend(
                 // The candidates before were refused with more leniency: the exact rule would have refused them too.
                 leniency = 1.0;
             }
-            let kept = choices.accept(key(position, candidate, draw), p / (q * leniency));
+            let choice = key(position, candidate, draw);
+            let kept = choices.accept(choice, p / (q * leniency));
             if kept {
                 if nats > 0.0 && leniency < 1.0 {
                     ledger.enter(candidate, nats);
@@ -84,12 +85,13 @@ pub(super) fn descend(
                 stands = Some(candidate);
                 break;
             }
-            rejection.get_or_insert(super::Rejection {
+            rejection.get_or_insert_with(|| super::Rejection {
                 position,
                 token,
                 p: Some(p),
                 q: Some(q),
                 reason: RejectionReason::Chance,
+                compared: Comparison::Ratio { u: choices.number(choice), p, q, leniency },
             });
             residual.subtract(&proposed);
         }

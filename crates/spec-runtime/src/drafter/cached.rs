@@ -3,7 +3,7 @@ use std::sync::Arc;
 
 use spec_core::{DraftCost, DraftTree, NodeId, Noise, Proposal, Token};
 
-use super::{Class, DraftContext, Drafter, GenerationId, Member, Work};
+use super::{Class, DraftContext, Drafted, Drafter, GenerationId, Member, Work};
 use crate::draft_cache::{CachedDraft, DraftCache, DraftCacheStats, DraftKey};
 use crate::{Event, KvUsage, RuntimeError, Stream};
 
@@ -28,6 +28,41 @@ impl CachedDrafter {
     pub fn new(drafter: Box<dyn Drafter>, cache: Arc<DraftCache>) -> Self {
         Self { drafter, cache, served: HashMap::new(), work: Work::default() }
     }
+}
+
+impl CachedDrafter {
+    /// The draft of the cache, if there is one that is long enough.
+    fn serve(&mut self, context: &DraftContext<'_>) -> Option<Result<DraftTree, RuntimeError>> {
+        let DraftContext { generation, tokens, budget, .. } = *context;
+        self.served.remove(&generation);
+        // What was drafted ahead is at hand as well.
+        if self.drafter.is_ahead(generation, tokens) {
+            return None;
+        }
+        let found = self.cache.get(&key(self.drafter.name(), context)?).filter(|found| found.budget() >= budget)?;
+        let drafter = || self.drafter.name().to_owned();
+        let served = found.tree(budget).map_err(|source| RuntimeError::Draft { drafter: drafter(), source });
+        Some(served.map(|(tree, classes)| {
+            self.served.insert(generation, classes);
+            tree
+        }))
+    }
+
+    /// Keeps a draft for texts to come.
+    fn keep(&self, context: &DraftContext<'_>, tree: &DraftTree) {
+        let Some(key) = key(self.drafter.name(), context).filter(|_| !tree.is_empty()) else { return };
+        let class = |node| self.drafter.class(context.generation, node);
+        if let Some(draft) = CachedDraft::of(tree, context.budget, class) {
+            self.cache.put(&key, draft);
+        }
+    }
+}
+
+/// What a draft is found by; `None` where none is kept.
+fn key<'a>(model: &'a str, context: &'a DraftContext<'_>) -> Option<DraftKey<'a>> {
+    let (tenant, noise, None) = (context.tenant?, noise_of(&context.proposal)?, context.context) else { return None };
+    let weighed = context.worth.is_some() || context.prices.is_some();
+    Some(DraftKey { model, tenant, noise, width: context.width, weighed, text: context.tokens })
 }
 
 /// The noise of a proposal whose drafts can be kept; `None` for others.
@@ -70,34 +105,26 @@ impl Drafter for CachedDrafter {
     }
 
     fn draft(&mut self, context: DraftContext<'_>) -> Result<DraftTree, RuntimeError> {
-        let DraftContext { generation, tokens: text, budget, width, .. } = context;
-        self.served.remove(&generation);
-        let weighed = context.worth.is_some() || context.prices.is_some();
-        let kept_for = match (context.tenant, noise_of(&context.proposal), context.context) {
-            (Some(tenant), Some(noise), None) => Some((tenant, noise)),
-            _ => None,
-        };
-        // What was drafted ahead is at hand as well.
-        let found = kept_for.filter(|_| !self.drafter.is_ahead(generation, text)).and_then(|(tenant, noise)| {
-            self.cache.get(&DraftKey { model: self.drafter.name(), tenant, noise, width, weighed, text })
-        });
-        if let Some(found) = found.filter(|found| found.budget() >= budget) {
-            let drafter = || self.drafter.name().to_owned();
-            let served = found.tree(budget).map_err(|source| RuntimeError::Draft { drafter: drafter(), source });
-            let (tree, classes) = served?;
-            self.served.insert(generation, classes);
-            self.work = Work::default();
-            return Ok(tree);
-        }
-        let tree = self.drafter.draft(context)?;
-        self.work = self.drafter.work();
-        if let (Some((tenant, noise)), false) = (kept_for, tree.is_empty()) {
-            let class = |node| self.drafter.class(generation, node);
-            if let Some(draft) = CachedDraft::of(&tree, budget, class) {
-                self.cache.put(&DraftKey { model: self.drafter.name(), tenant, noise, width, weighed, text }, draft);
+        let drafted = self.draft_all(&mut [context]).pop().unwrap_or_else(|| Ok(Drafted::default()))?;
+        self.work = drafted.work;
+        Ok(drafted.tree)
+    }
+
+    fn draft_all(&mut self, contexts: &mut [DraftContext<'_>]) -> Vec<Result<Drafted, RuntimeError>> {
+        let served: Vec<_> = contexts.iter().map(|context| self.serve(context)).collect();
+        let unserved = contexts.iter_mut().zip(&served).filter(|(_, served)| served.is_none());
+        let mut asking: Vec<DraftContext<'_>> = unserved.map(|(context, _)| context.lend()).collect();
+        let mut made = if asking.is_empty() { Vec::new() } else { self.drafter.draft_all(&mut asking) }.into_iter();
+        drop(asking);
+        let drafted = served.into_iter().zip(contexts).map(|(served, context)| match served {
+            Some(served) => served.map(|tree| Drafted { tree, work: Work::default() }),
+            None => {
+                let drafted = made.next().unwrap_or_else(|| Ok(Drafted::default()))?;
+                self.keep(context, &drafted.tree);
+                Ok(drafted)
             }
-        }
-        Ok(tree)
+        });
+        drafted.collect()
     }
 
     fn read(&mut self, generation: GenerationId, prompt: &[Token]) {

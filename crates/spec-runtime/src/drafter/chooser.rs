@@ -3,8 +3,8 @@ use std::sync::Arc;
 
 use spec_core::{Ask, Average, DraftCost, DraftTree, Gate, NodeId, Prices, Proposal, Token};
 
-use super::weighed::{Asked, Expected, Round};
-use super::{DraftContext, Drafter, GenerationId, Member, Odds, Work, Worth};
+use super::weighed::{Asked, Expected, Round, best};
+use super::{DraftContext, Drafted, Drafter, GenerationId, Member, Odds, Work, Worth, shares};
 use crate::clock::MachineClock;
 use crate::{Clock, DraftCacheStats, Event, KvUsage, RuntimeError, Stream};
 
@@ -15,6 +15,9 @@ use crate::{Clock, DraftCacheStats, Event, KvUsage, RuntimeError, Stream};
 /// when the round has more expected tokens per second with it than without. Look-ups cost a row of the target's pass ([`Prices`]) and
 /// are asked in every round. A draft model costs passes of its own: it is asked when what it has brought of late is worth them, and
 /// tried now and then when not ([`Gate`]).
+///
+/// Generations that share a pass are drafted for together: a draft model's passes serve all that ask it, and their nodes compete for the rows of the
+/// target's pass.
 ///
 /// Trees need nodes that may be dropped. Where the rule draws tokens, one drafter proposes a chain, chosen before it draws.
 /// Under a policy that names no prices, such as a fixed length, the first drafter that has a proposal makes it.
@@ -68,43 +71,153 @@ impl Chooser {
         self
     }
 
-    /// The proposal of the first drafter that has one.
-    fn draft_first(&mut self, context: &mut DraftContext<'_>) -> Result<DraftTree, RuntimeError> {
-        for (index, drafter) in self.drafters.iter_mut().enumerate() {
-            let asked = self.only.get(&context.generation).is_none_or(|only| only[index]);
-            if !asked || !suits(&**drafter, &context.proposal) {
-                continue;
-            }
-            let tree = drafter.draft(lend(context, context.budget, context.context, None))?;
-            self.work.add(drafter.work());
-            if !tree.is_empty() {
-                return Ok(tree);
-            }
-        }
-        Ok(DraftTree::new())
+    /// Whom a round asks: what costs nothing first, and what it finds tells whether more is needed.
+    fn order(&self) -> Vec<usize> {
+        let is_free = |&index: &usize| self.drafters[index].cost() == DraftCost::Free;
+        let (mut order, rest): (Vec<usize>, Vec<usize>) = (0..self.drafters.len()).partition(is_free);
+        order.extend(rest);
+        order
     }
 
-    /// Asks a drafter if it may pay, and takes what it proposes into the round.
-    fn ask(
-        &mut self,
-        index: usize,
-        context: &mut DraftContext<'_>,
-        prices: &Prices,
-        state: &mut State,
-        round: &mut Round,
-    ) -> Result<DraftTree, RuntimeError> {
-        let asked = self.only.get(&context.generation).is_none_or(|only| only[index]);
+    fn enter<'c, 'a>(&mut self, context: &'c mut DraftContext<'a>) -> Lane<'c, 'a> {
+        let state = context.prices.map(|prices| {
+            let mut state = self.states.remove(&context.generation).unwrap_or_else(|| State {
+                arms: self.drafters.iter().map(|drafter| Arm::new(drafter.cost())).collect(),
+                seen: context.tokens.len(),
+                round: None,
+            });
+            state.round = None;
+            let alone = context.proposal.draws() || context.width == 1;
+            Weighing { prices, state, alone, round: Round::new(context, self.drafters.len()) }
+        });
+        Lane { context, weighing: state, asked: None, tree: None, work: Work::default(), failed: None }
+    }
+
+    /// Asks a drafter for the generations that it may pay for, all of them at once, and takes what it proposes into their rounds.
+    fn ask(&mut self, index: usize, lanes: &mut [Lane<'_, '_>]) {
         let drafter = &mut self.drafters[index];
-        if !asked || !suits(&**drafter, &context.proposal) {
-            return Ok(DraftTree::new());
+        for lane in lanes.iter_mut() {
+            let generation = lane.context.generation;
+            let may = self.only.get(&generation).is_none_or(|only| only[index]);
+            lane.asked = None;
+            if may && lane.is_open() && suits(&**drafter, &lane.context.proposal) {
+                lane.asked = lane.wants(index, &**drafter);
+            }
         }
+        let mut contexts: Vec<DraftContext<'_>> = lanes.iter_mut().filter_map(|lane| lane.lend(index)).collect();
+        if contexts.is_empty() {
+            return;
+        }
+        let begun = self.clock.now();
+        let drafted = drafter.draft_all(&mut contexts);
+        drop(contexts);
+        let seconds = (self.clock.now() - begun).as_secs_f64();
+        let works: Vec<Work> =
+            drafted.iter().map(|drafted| drafted.as_ref().map_or(Work::default(), |drafted| drafted.work)).collect();
+        let asking = lanes.iter_mut().filter(|lane| lane.asked.is_some());
+        for ((lane, drafted), share) in asking.zip(drafted).zip(shares(&works)) {
+            match drafted {
+                Ok(drafted) => lane.take(index, &**drafter, drafted, seconds * share),
+                // Others hold the draft model's cache: it is left alone for a while. Nothing was drawn before it found that out.
+                Err(RuntimeError::KvExhausted { .. }) if lane.weighing.is_some() => lane.rest(index),
+                Err(error) => lane.failed = Some(error),
+            }
+        }
+    }
+}
+
+/// The nodes that pay, of all that were proposed for generations whose drafts may be cut: with them the pass that they share brings the
+/// most tokens per second.
+fn cut(lanes: &mut [Lane<'_, '_>], name: &str) {
+    let (mut fixed, mut rounds): (Vec<&Round>, Vec<_>) = (Vec::new(), Vec::new());
+    let mut prices = None;
+    for lane in lanes.iter() {
+        let Some(weighing) = lane.weighing.as_ref().filter(|_| lane.failed.is_none()) else { continue };
+        if weighing.alone {
+            fixed.push(&weighing.round);
+        } else {
+            rounds.push((&weighing.round, lane.context.budget));
+            prices.get_or_insert(weighing.prices);
+        }
+    }
+    let Some(prices) = prices else { return };
+    let kept = best(prices, &rounds, &fixed);
+    let rows = fixed.iter().map(|round| round.nodes.len()).sum::<usize>();
+    let total = rows + kept.iter().map(Vec::len).sum::<usize>();
+    let cut = lanes.iter_mut().filter(|lane| lane.failed.is_none());
+    let cut = cut.filter_map(|lane| {
+        Some((lane.weighing.as_mut().filter(|weighing| !weighing.alone)?, &mut lane.tree, &mut lane.failed))
+    });
+    for ((weighing, tree, failed), kept) in cut.zip(kept) {
+        let round = &mut weighing.round;
+        round.keep(&kept);
+        round.charge_rows(prices, total);
+        for (index, arm) in weighing.state.arms.iter_mut().enumerate() {
+            let used = round.nodes.iter().any(|node| node.by.iter().any(|&(by, _)| by == index));
+            if round.asked[index].proposed && !used {
+                arm.gate.turn_down(prices);
+            }
+        }
+        match round.tree() {
+            Ok(made) => *tree = Some(made),
+            Err(source) => *failed = Some(RuntimeError::Draft { drafter: name.to_owned(), source }),
+        }
+    }
+}
+
+/// A generation's part of a round that is being drafted.
+struct Lane<'c, 'a> {
+    context: &'c mut DraftContext<'a>,
+    /// `None` under a policy that names no prices: the first proposal is taken.
+    weighing: Option<Weighing<'a>>,
+    /// What the drafter is asked for whose turn it is.
+    asked: Option<Asking>,
+    /// The draft, once nothing can come to it.
+    tree: Option<DraftTree>,
+    work: Work,
+    failed: Option<RuntimeError>,
+}
+
+struct Weighing<'a> {
+    prices: &'a Prices,
+    state: State,
+    /// Whether one drafter proposes a chain, for rules that draw or judge chains: who drafts is settled before anything is drawn.
+    alone: bool,
+    round: Round,
+}
+
+/// What a drafter is asked for.
+#[derive(Clone, Copy)]
+struct Asking {
+    budget: usize,
+    seen: Option<usize>,
+    trial: bool,
+    /// What the round has without it.
+    without: Option<Expected>,
+    pass: f64,
+}
+
+impl Lane<'_, '_> {
+    /// Whether a proposal is still of use.
+    fn is_open(&self) -> bool {
+        self.failed.is_none() && self.tree.is_none()
+    }
+
+    /// What a drafter is to be asked for; `None`: it is left alone.
+    fn wants(&mut self, index: usize, drafter: &dyn Drafter) -> Option<Asking> {
+        let context = &*self.context;
+        let Some(Weighing { prices, state, round, .. }) = &mut self.weighing else {
+            let (budget, seen) = (context.budget, context.context);
+            return Some(Asking { budget, seen, trial: false, without: None, pass: 0.0 });
+        };
+        let prices = *prices;
         let arm = &mut state.arms[index];
         let pass = match drafter.cost() {
             DraftCost::Free => 0.0,
             DraftCost::Model | DraftCost::Weighed => arm.pass.get().unwrap_or_else(|| UNKNOWN_PASS * prices.target(1)),
         };
         let trial = match arm.gate.ask(prices, pass) {
-            Ask::No => return Ok(DraftTree::new()),
+            Ask::No => return None,
             Ask::Try { tokens, context } => Some((tokens, context)),
             Ask::Yes => None,
         };
@@ -119,95 +232,74 @@ impl Chooser {
                 if !arm.pays(&Expected { tokens: prices.tokens(1.0), seconds: prices.pass(1), found: 0.0 }) {
                     arm.gate.rest();
                 }
-                return Ok(DraftTree::new());
+                return None;
             }
         };
-        let trial = trial.is_some();
-        let worth =
-            Worth { odds: &arm.odds, tokens: without.tokens, seconds: without.seconds, pass, row: prices.row() };
-        let begun = self.clock.now();
-        let tree = match drafter.draft(lend(context, budget, seen, (!trial).then_some(worth))) {
-            Ok(tree) => tree,
-            // Others hold the draft model's cache: it is left alone for a while. Nothing was drawn before it found that out.
-            Err(RuntimeError::KvExhausted { .. }) => {
-                arm.gate.rest();
-                return Ok(DraftTree::new());
+        Some(Asking { budget, seen, trial: trial.is_some(), without: Some(without), pass })
+    }
+
+    /// The context in which a drafter is asked.
+    fn lend(&mut self, index: usize) -> Option<DraftContext<'_>> {
+        let Asking { budget, seen, trial, without, pass } = self.asked?;
+        let worth = match (&self.weighing, without) {
+            (Some(Weighing { prices, state, .. }), Some(Expected { tokens, seconds, .. })) if !trial => {
+                Some(Worth { odds: &state.arms[index].odds, tokens, seconds, pass, row: prices.row() })
             }
-            Err(error) => return Err(error),
+            _ => None,
         };
-        let seconds = (self.clock.now() - begun).as_secs_f64();
-        let work = drafter.work();
+        Some(DraftContext { budget, context: seen, prices: None, worth, ..self.context.lend() })
+    }
+
+    /// Takes what a drafter proposes into the round.
+    fn take(&mut self, index: usize, drafter: &dyn Drafter, Drafted { mut tree, work }: Drafted, seconds: f64) {
         self.work.add(work);
+        let generation = self.context.generation;
+        let Some(Weighing { prices, state, alone, round }) = &mut self.weighing else {
+            self.tree = Some(tree).filter(|tree| !tree.is_empty());
+            return;
+        };
+        if *alone {
+            *round = Round::new(self.context, state.arms.len());
+        }
+        let arm = &mut state.arms[index];
+        let trial = self.asked.is_some_and(|asked| asked.trial);
         if work.passes > 0 {
-            arm.pass.enter(seconds / (work.passes as f64 + work.caught_up as f64 * Prices::CATCH_UP));
+            arm.pass.enter(seconds / work.in_passes());
         }
         // Catching up on a long text happens once, and says nothing of the next draft.
-        let passes = work.passes as f64 + work.caught_up.min(2 * CAUGHT_UP) as f64 * Prices::CATCH_UP;
+        let passes = Work { caught_up: work.caught_up.min(2 * CAUGHT_UP), ..work }.in_passes();
         let seconds = arm.pass.get().map_or(0.0, |pass| pass * passes);
         round.asked[index] = Asked { trial, seconds, rows: 0.0, proposed: !tree.is_empty() };
         round.add(&tree, index, trial, |node| {
-            let class = drafter.class(context.generation, node);
+            let class = drafter.class(generation, node);
             (class, arm.odds.expect(class))
         });
-        Ok(tree)
-    }
-
-    /// A tree of what all drafters propose, as far as it pays.
-    fn draft_together(
-        &mut self,
-        context: &mut DraftContext<'_>,
-        prices: &Prices,
-        state: &mut State,
-    ) -> Result<DraftTree, RuntimeError> {
-        let mut round = Round::new(context, self.drafters.len());
-        // What costs nothing is asked first, and what it finds tells whether more is needed.
-        for free in [true, false] {
-            for index in 0..self.drafters.len() {
-                if (self.drafters[index].cost() == DraftCost::Free) == free {
-                    self.ask(index, context, prices, state, &mut round)?;
-                }
-            }
+        if !*alone {
+            return;
         }
-        let kept = round.best(prices, context.budget);
-        round.keep(&kept);
-        round.charge_rows(prices);
-        for (index, arm) in state.arms.iter_mut().enumerate() {
-            let used = round.nodes.iter().any(|node| node.by.iter().any(|&(by, _)| by == index));
-            if round.asked[index].proposed && !used {
+        if drafter.cost() == DraftCost::Free {
+            // Look-ups draw nothing: their chain may be cut, or given up for a model's.
+            let kept = round.best(prices, self.context.budget).len();
+            if let Err(source) = tree.truncate(kept) {
+                self.failed = Some(RuntimeError::Draft { drafter: drafter.name().to_owned(), source });
+                return;
+            }
+            round.nodes.truncate(kept);
+            if kept == 0 && round.asked[index].proposed && !prices.is_alone() {
                 arm.gate.turn_down(prices);
             }
         }
-        let tree = round.tree().map_err(|source| RuntimeError::Draft { drafter: self.name.clone(), source })?;
-        state.round = Some(round);
-        Ok(tree)
+        if !tree.is_empty() {
+            round.charge_rows(prices, round.nodes.len());
+            self.tree = Some(tree);
+        }
     }
 
-    /// One drafter's chain, for rules that draw or judge chains: who drafts is settled before anything is drawn.
-    fn draft_alone(
-        &mut self,
-        context: &mut DraftContext<'_>,
-        prices: &Prices,
-        state: &mut State,
-    ) -> Result<DraftTree, RuntimeError> {
-        for index in 0..self.drafters.len() {
-            let mut round = Round::new(context, self.drafters.len());
-            let mut tree = self.ask(index, context, prices, state, &mut round)?;
-            if self.drafters[index].cost() == DraftCost::Free {
-                // Look-ups draw nothing: their chain may be cut, or given up for a model's.
-                let kept = round.best(prices, context.budget).len();
-                tree.truncate(kept).map_err(|source| RuntimeError::Draft { drafter: self.name.clone(), source })?;
-                round.nodes.truncate(kept);
-                if kept == 0 && round.asked[index].proposed && !prices.is_alone() {
-                    state.arms[index].gate.turn_down(prices);
-                }
-            }
-            if !tree.is_empty() {
-                round.charge_rows(prices);
-                state.round = Some(round);
-                return Ok(tree);
-            }
+    /// Leaves a drafter alone for a while.
+    fn rest(&mut self, index: usize) {
+        if let Some(Weighing { state, .. }) = &mut self.weighing {
+            state.arms[index].gate.rest();
         }
-        Ok(DraftTree::new())
     }
 }
 
@@ -221,28 +313,6 @@ const CAUGHT_UP: usize = 8;
 /// Whether the drafter can serve the proposal: one that keeps probabilities needs a drafter that has them.
 fn suits(drafter: &dyn Drafter, proposal: &Proposal<'_>) -> bool {
     !matches!(proposal, Proposal::Confident) || drafter.has_laws()
-}
-
-fn lend<'b>(
-    context: &'b mut DraftContext<'_>,
-    budget: usize,
-    seen: Option<usize>,
-    worth: Option<Worth<'b>>,
-) -> DraftContext<'b> {
-    DraftContext {
-        generation: context.generation,
-        tenant: context.tenant,
-        tokens: context.tokens,
-        end_ids: context.end_ids,
-        pipeline: &mut *context.pipeline,
-        proposal: context.proposal,
-        choices: &mut *context.choices,
-        budget,
-        context: seen,
-        width: context.width,
-        prices: None,
-        worth,
-    }
 }
 
 impl Arm {
@@ -325,23 +395,30 @@ impl Drafter for Chooser {
         self.drafters.iter_mut().try_for_each(|drafter| drafter.prepare())
     }
 
-    fn draft(&mut self, mut context: DraftContext<'_>) -> Result<DraftTree, RuntimeError> {
-        self.work = Work::default();
-        let Some(prices) = context.prices else { return self.draft_first(&mut context) };
-        let mut state = self.states.remove(&context.generation).unwrap_or_else(|| State {
-            arms: self.drafters.iter().map(|drafter| Arm::new(drafter.cost())).collect(),
-            seen: context.tokens.len(),
-            round: None,
+    fn draft(&mut self, context: DraftContext<'_>) -> Result<DraftTree, RuntimeError> {
+        let drafted = self.draft_all(&mut [context]).pop().unwrap_or_else(|| Ok(Drafted::default()))?;
+        self.work = drafted.work;
+        Ok(drafted.tree)
+    }
+
+    fn draft_all(&mut self, contexts: &mut [DraftContext<'_>]) -> Vec<Result<Drafted, RuntimeError>> {
+        let mut lanes: Vec<Lane<'_, '_>> = contexts.iter_mut().map(|context| self.enter(context)).collect();
+        for index in self.order() {
+            self.ask(index, &mut lanes);
+        }
+        cut(&mut lanes, &self.name);
+        let settled = lanes.into_iter().map(|Lane { context, weighing, tree, work, failed, .. }| {
+            if let Some(error) = failed {
+                return Err(error);
+            }
+            let tree = tree.unwrap_or_default();
+            if let Some(Weighing { state, alone, round, .. }) = weighing {
+                let round = (!alone || !tree.is_empty()).then_some(round);
+                self.states.insert(context.generation, State { round, ..state });
+            }
+            Ok(Drafted { tree, work })
         });
-        state.round = None;
-        let generation = context.generation;
-        let tree = if context.proposal.draws() || context.width == 1 {
-            self.draft_alone(&mut context, prices, &mut state)?
-        } else {
-            self.draft_together(&mut context, prices, &mut state)?
-        };
-        self.states.insert(generation, state);
-        Ok(tree)
+        settled.collect()
     }
 
     fn read(&mut self, generation: GenerationId, prompt: &[Token]) {
@@ -394,7 +471,8 @@ impl Drafter for Chooser {
                 (None, _) if nodes > 0 => break,
                 (None, _) => None,
             };
-            nodes += drafter.draft_ahead(lend(&mut context, budget, None, worth), assumed, under_way)?;
+            let lent = DraftContext { budget, context: None, prices: None, worth, ..context.lend() };
+            nodes += drafter.draft_ahead(lent, assumed, under_way)?;
         }
         Ok(nodes)
     }

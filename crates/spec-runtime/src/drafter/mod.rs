@@ -4,6 +4,7 @@ mod cached;
 mod chooser;
 mod copying;
 mod growing;
+mod lane;
 mod model;
 mod ngram;
 mod odds;
@@ -49,12 +50,36 @@ pub struct DraftContext<'a> {
     pub budget: usize,
     /// How many of the last tokens are worth looking at, when a drafter is only being tried; `None` is all.
     pub context: Option<usize>,
+    /// Tokens of the text that may be caught up on now, at most: others wait meanwhile. Who is further behind reads so many and proposes
+    /// nothing yet.
+    pub catch_up: usize,
     /// Children that a node may have: 1 where the rule judges chains only.
     pub width: usize,
     /// What the policy says that drafts must be worth, to a drafter that weighs its drafts; `None`: draft the whole budget.
     pub prices: Option<&'a Prices>,
     /// The same for one of several drafters, by the one that weighs them.
     pub worth: Option<Worth<'a>>,
+}
+
+impl<'a> DraftContext<'a> {
+    /// The same context, for as long as somebody else drafts in it.
+    pub(crate) fn lend(&mut self) -> DraftContext<'_> {
+        DraftContext {
+            generation: self.generation,
+            tenant: self.tenant,
+            tokens: self.tokens,
+            end_ids: self.end_ids,
+            pipeline: &mut *self.pipeline,
+            proposal: self.proposal,
+            choices: &mut *self.choices,
+            budget: self.budget,
+            context: self.context,
+            catch_up: self.catch_up,
+            width: self.width,
+            prices: self.prices,
+            worth: self.worth,
+        }
+    }
 }
 
 /// What a draft pass of a drafter must be worth.
@@ -90,6 +115,27 @@ impl Work {
         self.caught_up += other.caught_up;
         self.ahead += other.ahead;
     }
+
+    /// The same in passes of a model.
+    pub(crate) fn in_passes(&self) -> f64 {
+        self.passes as f64 + self.caught_up as f64 * Prices::CATCH_UP
+    }
+}
+
+/// What one of several generations got.
+#[derive(Clone, PartialEq, Debug, Default)]
+pub struct Drafted {
+    /// What is proposed.
+    pub tree: DraftTree,
+    /// What that took. Generations that shared a pass have each had it.
+    pub work: Work,
+}
+
+/// Which share of a time that several drafts took each of them is charged for: by its passes, where there were any.
+pub(crate) fn shares(works: &[Work]) -> Vec<f64> {
+    let total: f64 = works.iter().map(Work::in_passes).sum();
+    let share = |work: &Work| if total > 0.0 { work.in_passes() / total } else { 1.0 / works.len() as f64 };
+    works.iter().map(share).collect()
 }
 
 /// One of the drafters that a drafter is made of.
@@ -182,6 +228,16 @@ pub trait Drafter: Send {
     /// When the drafter's own device fails.
     #[doc(alias = "draft_forward")]
     fn draft(&mut self, context: DraftContext<'_>) -> Result<DraftTree, RuntimeError>;
+
+    /// Proposes a tree for each of several generations, which are different ones: a draft model reads them in the same passes, and who
+    /// weighs drafts weighs those of all against each other. By default one after the other.
+    fn draft_all(&mut self, contexts: &mut [DraftContext<'_>]) -> Vec<Result<Drafted, RuntimeError>> {
+        let mut one = |context: &mut DraftContext<'_>| {
+            let tree = self.draft(context.lend())?;
+            Ok(Drafted { tree, work: self.work() })
+        };
+        contexts.iter_mut().map(&mut one).collect()
+    }
 
     /// Reads a prompt while the target does. For look-ups, which index it; asked only where the target's pass goes on by itself.
     fn read(&mut self, generation: GenerationId, prompt: &[Token]) {

@@ -2,15 +2,15 @@ use std::borrow::Cow;
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use spec_core::{DraftTree, NodeId, Pipeline, SamplingError, Scratch, Token, TreeError};
+use spec_core::{DraftTree, NodeId, Scratch, Token, TreeError};
 
-use super::growing::{BEAM, CHILDREN, Growing, Limits, UNKNOWN};
+use super::growing::{CHILDREN, Growing, Limits, UNKNOWN};
+use super::lane::{Block, Common, Lane};
 use super::reader::Reader;
 use super::shortlist::Shortlist;
-use super::{Class, DraftContext, Drafter, GenerationId, Work};
+use super::{Class, DraftContext, Drafted, Drafter, GenerationId, Work};
 use crate::{
-    Batch, Event, HostStream, KvGuard, KvUsage, Model, Row, Rows, RuntimeError, SeqId, Sequence, Stream, VocabularyMap,
-    Want,
+    Batch, Event, HostStream, KvGuard, KvUsage, Model, Rows, RuntimeError, Sequence, Stream, VocabularyMap, Want,
 };
 
 /// Drafts with a model of its own: a smaller one, or the target's file opened again. Where the vocabularies differ, a
@@ -72,68 +72,17 @@ impl Ahead {
     }
 }
 
-/// The rows of a draft under verification.
-struct Block {
-    guard: KvGuard,
-    /// Length of the text that they follow, in tokens of the draft model.
-    base: usize,
-    /// Parent row and token of each, in the order of submission.
-    rows: Vec<(Option<u32>, Token)>,
-    /// The row of the token that the draft follows; `None` where that one is committed.
-    root: Option<u32>,
-    /// Rows that the draft's nodes may have.
-    room: usize,
-}
-
-impl Block {
-    /// Opens room for `lead` rows of text and `room` of nodes.
-    fn open(sequence: &Sequence, base: usize, lead: usize, room: usize) -> Result<Self, RuntimeError> {
-        Ok(Self { guard: KvGuard::reserve(sequence, lead + room)?, base, rows: Vec::new(), root: None, room })
-    }
-
-    /// Adds a row to a pass over this block.
-    fn push(&mut self, batch: &mut Batch, seq: SeqId, token: Token, position: usize, parent: Option<u32>, want: Want) {
-        batch.rows.push(Row { seq, token, position, parent, want });
-        self.rows.push((parent, token));
-    }
-
-    /// Adds text from `position` on, which the draft follows; `want` is what its last row delivers.
-    fn push_text(&mut self, batch: &mut Batch, seq: SeqId, tokens: &[Token], position: usize, want: Want) {
-        for (index, &token) in tokens.iter().enumerate() {
-            let want = if index + 1 == tokens.len() { want } else { Want::Nothing };
-            self.push(batch, seq, token, position + index, self.root, want);
-            self.root = Some(self.rows.len() as u32 - 1);
-        }
-    }
-
-    /// Keeps the rows that are part of the text now, as the draft model reads it. Its last token is fed in the next round by whoever goes on from there.
-    fn commit(self, text: &[Token]) -> Result<(), RuntimeError> {
-        let mut path: Vec<u32> = Vec::new();
-        for &token in text.get(self.base..text.len().saturating_sub(1)).unwrap_or_default() {
-            let next = (path.last().copied(), token);
-            match self.rows.iter().position(|&row| row == next) {
-                Some(row) => path.push(row as u32),
-                None => break,
-            }
-        }
-        self.guard.commit(&path)
-    }
-}
-
-/// What a draft grows from.
-struct Stem<'a> {
-    sequence: &'a Sequence,
-    /// Tokens of the sequence in front of the draft.
-    length: usize,
-    /// Position of the draft's first tokens in the whole text.
-    position: usize,
-    limits: Limits<'a>,
-}
-
-/// A pass's results, and the nodes that they are behind by row; `None` is the text.
-struct Seen {
-    rows: Box<dyn Rows>,
-    behind: Vec<(Option<NodeId>, usize)>,
+/// A generation before its lane begins.
+struct Begun<'t> {
+    /// The text as the draft model reads it, and where the part begins that it is to look at.
+    tokens: Cow<'t, [Token]>,
+    start: usize,
+    budget: usize,
+    sequence: Sequence,
+    /// Where a trial reads.
+    aside: Option<Sequence>,
+    /// What was drafted ahead behind this text.
+    ahead: Option<Growing>,
 }
 
 impl ModelDrafter {
@@ -189,16 +138,6 @@ impl ModelDrafter {
         }
     }
 
-    /// The draft model's id of a token that it proposed.
-    fn own_id(&self, token: Token) -> Result<Token, RuntimeError> {
-        match &self.reader {
-            None => Ok(token),
-            Some(reader) => {
-                reader.map.draft_id(token).ok_or(RuntimeError::BadToken { token, vocab: self.model.config().vocab })
-            }
-        }
-    }
-
     /// Runs passes on a stream of the model's device.
     #[must_use]
     pub fn on_stream(mut self, stream: Box<dyn Stream>) -> Self {
@@ -211,28 +150,23 @@ impl ModelDrafter {
         move |source| RuntimeError::Draft { drafter: drafter.clone(), source }
     }
 
-    fn pass(&mut self, batch: &Batch) -> Result<Box<dyn Rows>, RuntimeError> {
-        self.work.passes += 1;
+    fn pass(&self, batch: &Batch) -> Result<Box<dyn Rows>, RuntimeError> {
         self.model.submit(&*self.stream, batch)?.wait()
     }
 
-    /// Brings the drafter's cache up to the committed text; gives what the last pass saw behind it.
-    fn catch_up(&mut self, sequence: &Sequence, tokens: &[Token]) -> Result<Seen, RuntimeError> {
-        loop {
-            let done = sequence.kv_len()?;
-            let end = tokens.len().min(done + self.model.config().max_rows);
-            let last = end == tokens.len();
-            let want = if last { self.want() } else { Want::Nothing };
-            let guard = KvGuard::reserve(sequence, end - done)?;
-            let batch = Batch::chain(sequence.id(), &tokens[done..end], done, None, want);
-            let rows = self.model.submit(&*self.stream, &batch)?.wait()?;
-            guard.commit_chain(end - done)?;
-            self.work.caught_up += end - done - usize::from(last);
-            if last {
-                self.work.passes += 1;
-                return Ok(Seen { rows, behind: vec![(None, end - done - 1)] });
-            }
+    /// Reads text up to `end`, in passes of its own; gives how many tokens it read.
+    fn read_on(&self, sequence: &Sequence, text: &[Token], end: usize) -> Result<usize, RuntimeError> {
+        let begun = sequence.kv_len()?;
+        let mut done = begun;
+        while done < end {
+            let next = end.min(done + self.model.config().max_rows);
+            let guard = KvGuard::reserve(sequence, next - done)?;
+            let batch = Batch::chain(sequence.id(), &text[done..next], done, None, Want::Nothing);
+            self.pass(&batch)?;
+            guard.commit_chain(next - done)?;
+            done = next;
         }
+        Ok(done - begun)
     }
 
     fn limits<'a>(&self, length: usize, budget: usize, context: &DraftContext<'a>) -> Limits<'a> {
@@ -246,52 +180,132 @@ impl ModelDrafter {
         Limits { worth: context.worth, depth, width, drawn, end_ids: context.end_ids }
     }
 
-    /// Drafts behind `text`, which is the end of the committed text.
-    fn draft_afresh(
-        &mut self,
-        sequence: &Sequence,
-        text: &[Token],
-        budget: usize,
-        context: &mut DraftContext<'_>,
-    ) -> Result<(Growing, Block), RuntimeError> {
-        let position = context.tokens.len();
-        let seen = self.catch_up(sequence, text)?;
-        let limits = self.limits(text.len(), budget, context);
-        let mut block = Block::open(sequence, text.len(), 0, limits.rows(self.model.config().max_rows))?;
-        let stem = Stem { sequence, length: text.len(), position, limits };
-        let draft = self.grow(&stem, Growing::default(), seen, &mut block, context, &|| true)?;
-        Ok((draft, block))
+    /// What is known of a generation before it drafts; `None` where it has nothing to draft.
+    fn begin<'t>(&mut self, context: &DraftContext<'t>) -> Result<Option<Begun<'t>>, RuntimeError> {
+        self.prepare()?;
+        let seen = context.context.filter(|&seen| seen > 0 && seen < context.tokens.len());
+        let length = seen.unwrap_or(context.tokens.len());
+        let Some((tokens, start)) = self.read(context.generation, context.tokens, length) else { return Ok(None) };
+        let text = &tokens[start..];
+        let budget = context.budget.min((self.model.config().context + 1).saturating_sub(text.len()));
+        if budget == 0 {
+            return Ok(None);
+        }
+        let state = match self.states.remove(&context.generation) {
+            Some(state) => state,
+            None => {
+                let sequence = Sequence::open(&self.model)?;
+                // A trial reads elsewhere, and leaves this one for later.
+                if let (Some(tenant), None, [before @ .., _]) = (context.tenant, seen, text) {
+                    sequence.adopt(tenant, before)?;
+                }
+                State { sequence, block: None, classes: Vec::new(), listed: 0, ahead: None }
+            }
+        };
+        // An error from here on loses the state: the sequence closes, and the next round starts it afresh.
+        let State { sequence, block, listed, ahead, .. } = state;
+        drop(block);
+        if let Scored::Listed(shortlist) = &mut self.shortlist {
+            match tokens.get(listed..) {
+                Some(emitted) if listed > 0 => shortlist.follow(&*self.model, emitted)?,
+                _ => shortlist.read(&*self.model, &tokens)?,
+            }
+        }
+        // A draft of just this text came to nothing for want of room: its last token is looked behind again.
+        let sequence = if sequence.truncate(text.len() - 1)? { sequence } else { Sequence::open(&self.model)? };
+        let aside = if seen.is_some() { Some(Sequence::open(&self.model)?) } else { None };
+        let ahead = ahead.filter(|ahead| ahead.is_behind(context.tokens)).map(|ahead| ahead.draft);
+        Ok(Some(Begun { tokens, start, budget, sequence, aside, ahead }))
     }
 
-    /// Takes up what was drafted ahead behind the text that is there now, and goes on where that pays.
-    fn go_on(
+    /// Has a lane begin with the end of its text, `share` tokens at most. What is before that is read at once, or, where it is too much, in part:
+    /// then there is nothing more to do in this round.
+    fn enter<'s, 'c, 'a>(
         &mut self,
-        sequence: &Sequence,
-        mut draft: Growing,
-        context: &mut DraftContext<'_>,
-    ) -> Result<(Growing, Option<Block>), RuntimeError> {
-        let text = context.tokens;
-        let limits = self.limits(text.len(), context.budget, context);
-        if context.worth.is_none() {
-            draft.truncate(limits.depth).map_err(self.malformed())?;
+        begun: &'s mut Begun<'a>,
+        context: &'c mut DraftContext<'a>,
+        share: usize,
+    ) -> Result<Lane<'s, 'c, 'a>, RuntimeError> {
+        let text = &begun.tokens[begun.start..];
+        // A trial reads the end of the text as if there were nothing before it, on the side.
+        let sequence = begun.aside.as_ref().unwrap_or(&begun.sequence);
+        let ahead = begun.ahead.take().filter(|_| begun.aside.is_none());
+        let limits = self.limits(text.len(), begun.budget, context);
+        let (depth, weighed, position) = (limits.depth, context.worth.is_some(), context.tokens.len());
+        // A trial has little to read, and nothing of it is kept.
+        let most = if begun.aside.is_some() { usize::MAX } else { context.catch_up.max(1) };
+        let mut lane = Lane::new(context, sequence, (text.len(), position), limits, &|| true);
+        match ahead {
+            Some(mut draft) => {
+                if !weighed {
+                    draft.truncate(depth).map_err(self.malformed())?;
+                }
+                let max_rows = self.model.config().max_rows;
+                lane.take_up(draft, &self.common(), max_rows)?;
+            }
+            None => {
+                let done = sequence.kv_len()?;
+                let put_off = text.len() - done > most.saturating_add(share);
+                let end = if put_off { done + most } else { text.len().saturating_sub(share) };
+                lane.work.caught_up = self.read_on(sequence, text, end)?;
+                if !put_off {
+                    lane.catch_up(text, self.want())?;
+                }
+            }
         }
-        self.work.ahead = draft.tree.len();
-        draft.rows.fill(None);
+        Ok(lane)
+    }
+
+    fn common(&mut self) -> Common<'_> {
+        let want = self.want();
+        let Self { name, reader, scratch, row, .. } = self;
+        Common { name, reader: reader.as_ref(), want, scratch, row }
+    }
+
+    /// Runs lanes to their ends, in passes that they share.
+    fn run(&mut self, lanes: &mut [Course<'_, '_, '_>]) {
         let max_rows = self.model.config().max_rows;
-        let done = sequence.kv_len()?;
-        let unread = &text[done..];
-        let chosen = draft.worth_looking_behind(&limits, BEAM, 0);
-        if chosen.is_empty() || unread.len() + draft.tree.len() > max_rows {
-            return Ok((draft, None));
+        loop {
+            let (mut batch, mut sharing) = (Batch::default(), Vec::new());
+            for (index, lane) in lanes.iter().enumerate() {
+                let Some(Ok(lane)) = lane else { continue };
+                if lane.rows.is_empty() || batch.rows.len() + lane.rows.len() > max_rows {
+                    // What has no place in this pass has one in the next.
+                    continue;
+                }
+                sharing.push((index, batch.rows.len()));
+                batch.rows.extend(&lane.rows);
+            }
+            if sharing.is_empty() {
+                return;
+            }
+            self.pass_for(&batch, &sharing, lanes);
         }
-        let room = draft.tree.len() + limits.rows(max_rows);
-        // What was drafted is at hand, whether there is room for more or not.
-        let Ok(mut block) = Block::open(sequence, done, unread.len(), room) else { return Ok((draft, None)) };
-        let stem = Stem { sequence, length: text.len(), position: text.len(), limits };
-        let seen = self.look_behind(&stem, &mut draft, &chosen, unread, &mut block)?;
-        self.work.caught_up += unread.len() - 1;
-        let draft = self.grow(&stem, draft, seen, &mut block, context, &|| true)?;
-        Ok((draft, Some(block)))
+    }
+
+    /// One pass for lanes, with the place of their first rows. When it fails, each is tried alone: whose fault it is shows then.
+    fn pass_for(&mut self, batch: &Batch, sharing: &[(usize, usize)], lanes: &mut [Course<'_, '_, '_>]) {
+        let max_rows = self.model.config().max_rows;
+        match (self.pass(batch), sharing) {
+            (Ok(rows), _) => {
+                for &(index, first) in sharing {
+                    if let Some(Ok(lane)) = &mut lanes[index]
+                        && let Err(error) = lane.take(&*rows, first, &mut self.common(), max_rows)
+                    {
+                        lanes[index] = Some(Err(error));
+                    }
+                }
+            }
+            (Err(error), &[(index, _)]) => lanes[index] = Some(Err(error)),
+            (Err(_), _) => {
+                for &(index, _) in sharing {
+                    if let Some(Ok(lane)) = &lanes[index] {
+                        let own = Batch { rows: lane.rows.clone() };
+                        self.pass_for(&own, &[(index, 0)], lanes);
+                    }
+                }
+            }
+        }
     }
 
     /// Drafts behind the text that is assumed, and a guess of the token that follows it.
@@ -316,7 +330,7 @@ impl ModelDrafter {
         let Ok(block) = Block::open(sequence, done, unread.len() + 1, limits.rows(max_rows)) else { return Ok(0) };
         let block = state.block.insert(block);
         let mut batch = Batch::default();
-        block.push_text(&mut batch, sequence.id(), unread, done, self.want());
+        block.push_text(&mut batch.rows, sequence.id(), unread, done, self.want());
         let rows = self.pass(&batch)?;
 
         let mut guess = DraftTree::new();
@@ -327,13 +341,8 @@ impl ModelDrafter {
         if context.end_ids.contains(&guess) || !under_way() {
             return Ok(0);
         }
-        let mut batch = Batch::default();
-        block.push_text(&mut batch, sequence.id(), &[guess], text.len(), self.want());
-        let seen = Seen { rows: self.pass(&batch)?, behind: vec![(None, 0)] };
-
-        let stem = Stem { sequence, length: text.len() + 1, position: text.len() + 1, limits };
         context.pipeline.push(guess);
-        let draft = self.grow(&stem, Growing::default(), seen, block, context, under_way);
+        let draft = self.grow_behind(state, guess, context, limits, under_way);
         context.pipeline.truncate(text.len());
         let draft = draft?;
         let nodes = draft.tree.len();
@@ -342,98 +351,31 @@ impl ModelDrafter {
         Ok(nodes)
     }
 
-    /// Adds nodes behind those that were looked behind, pass by pass.
-    fn grow(
+    /// Drafts behind a guess, in the block that is open.
+    fn grow_behind<'a>(
         &mut self,
-        stem: &Stem<'_>,
-        mut draft: Growing,
-        mut seen: Seen,
-        block: &mut Block,
-        context: &mut DraftContext<'_>,
-        goes_on: &dyn Fn() -> bool,
+        state: &mut State,
+        guess: Token,
+        context: &mut DraftContext<'a>,
+        limits: Limits<'a>,
+        under_way: &dyn Fn() -> bool,
     ) -> Result<Growing, RuntimeError> {
-        let limits = &stem.limits;
-        let history = Restored { length: context.pipeline.len(), pipeline: &mut *context.pipeline };
-        loop {
-            for &(parent, row) in &seen.behind {
-                history.pipeline.truncate(history.length);
-                let path = parent.map(|parent| draft.tree.path(parent)).unwrap_or_default();
-                for &node in &path {
-                    history.pipeline.push(draft.tree.node(node).token);
-                }
-                let mut logits = seen.rows.logits(row)?;
-                if let Some(reader) = &self.reader {
-                    logits = reader.map.row(logits, &mut self.row);
-                }
-                let law = if limits.worth.is_some() {
-                    history.pipeline.summarized_law(logits, None, &mut self.scratch)
-                } else {
-                    history.pipeline.law(logits, None, &mut self.scratch)
-                };
-                let law = match law {
-                    Ok(law) => law,
-                    // Of a part of the vocabulary the request may forbid every token. The target has others.
-                    Err(SamplingError::NothingAllowed { .. }) => continue,
-                    Err(error) => return Err(error.into()),
-                };
-                // Known before anything is drawn.
-                let before = limits.worth.map(|_| law.soft_probability(law.argmax()));
-                let position = stem.position + path.len();
-                let nodes = context
-                    .proposal
-                    .propose(&mut draft.tree, parent, &law, limits.width, position, context.choices)
-                    .map_err(|source| RuntimeError::Draft { drafter: self.name.clone(), source })?;
-                draft.weigh(limits, &law, before, parent, &nodes);
-            }
-            if !goes_on() {
-                break;
-            }
-            let taken = draft.rows.iter().flatten().count();
-            let chosen = draft.worth_looking_behind(limits, block.room.saturating_sub(taken), self.work.passes);
-            if chosen.is_empty() {
-                break;
-            }
-            seen = self.look_behind(stem, &mut draft, &chosen, &[], block)?;
-        }
-        drop(history);
+        let Some(mut block) = state.block.take() else { return Ok(Growing::default()) };
+        let length = context.tokens.len() + 1;
+        let mut lane = Lane::new(context, &state.sequence, (length, length), limits, under_way);
+        block.push_text(&mut lane.rows, state.sequence.id(), &[guess], length - 1, self.want());
+        lane.begin_behind(block);
+        let mut lanes = [Some(Ok(lane))];
+        self.run(&mut lanes);
+        let [Some(lane)] = lanes else { return Ok(Growing::default()) };
+        let (draft, block, _) = lane?.into_draft();
+        state.block = block;
         Ok(draft)
     }
-
-    /// A pass that looks behind `chosen`. Text and nodes above them that have no row in the block yet are read on the way.
-    fn look_behind(
-        &mut self,
-        stem: &Stem<'_>,
-        draft: &mut Growing,
-        chosen: &[NodeId],
-        unread: &[Token],
-        block: &mut Block,
-    ) -> Result<Seen, RuntimeError> {
-        let seq = stem.sequence.id();
-        let mut batch = Batch::default();
-        block.push_text(&mut batch, seq, unread, stem.length - unread.len(), Want::Nothing);
-        let mut behind = Vec::with_capacity(chosen.len());
-        for &last in chosen {
-            for node in draft.tree.path(last) {
-                if draft.rows[node.index()].is_some() {
-                    continue;
-                }
-                let want = if chosen.contains(&node) {
-                    behind.push((Some(node), batch.rows.len()));
-                    self.want()
-                } else {
-                    Want::Nothing
-                };
-                let parent = draft.tree.node(node).parent.map_or(block.root, |parent| draft.rows[parent.index()]);
-                let position = stem.length - 1 + draft.tree.depth(node);
-                let token = self.own_id(draft.tree.node(node).token)?;
-                block.push(&mut batch, seq, token, position, parent, want);
-                draft.rows[node.index()] = Some(block.rows.len() as u32 - 1);
-            }
-        }
-        draft.mark_looked_behind(chosen);
-        Ok(Seen { rows: self.pass(&batch)?, behind })
-    }
 }
+
+/// A lane under way, or what ended it; `None`: there is nothing to draft.
+type Course<'s, 'c, 'a> = Option<Result<Lane<'s, 'c, 'a>, RuntimeError>>;
 
 impl Drafter for ModelDrafter {
     fn name(&self) -> &str {
@@ -461,56 +403,41 @@ impl Drafter for ModelDrafter {
         Ok(())
     }
 
-    fn draft(&mut self, mut context: DraftContext<'_>) -> Result<DraftTree, RuntimeError> {
-        self.prepare()?;
-        self.work = Work::default();
-        let seen = context.context.filter(|&seen| seen > 0 && seen < context.tokens.len());
-        let length = seen.unwrap_or(context.tokens.len());
-        let Some((tokens, start)) = self.read(context.generation, context.tokens, length) else {
-            return Ok(DraftTree::new());
-        };
-        let text = &tokens[start..];
-        let budget = context.budget.min((self.model.config().context + 1).saturating_sub(text.len()));
-        if budget == 0 {
-            return Ok(DraftTree::new());
+    fn draft(&mut self, context: DraftContext<'_>) -> Result<DraftTree, RuntimeError> {
+        let drafted = self.draft_all(&mut [context]).pop().unwrap_or_else(|| Ok(Drafted::default()))?;
+        self.work = drafted.work;
+        Ok(drafted.tree)
+    }
+
+    fn draft_all(&mut self, contexts: &mut [DraftContext<'_>]) -> Vec<Result<Drafted, RuntimeError>> {
+        let generations: Vec<GenerationId> = contexts.iter().map(|context| context.generation).collect();
+        let (mut begun, mut drafted) = (Vec::new(), Vec::new());
+        for context in contexts.iter() {
+            let (ready, nothing) = match self.begin(context) {
+                Ok(ready) => (ready, Ok(Drafted::default())),
+                Err(error) => (None, Err(error)),
+            };
+            begun.push(ready);
+            drafted.push(nothing);
         }
-        let state = match self.states.remove(&context.generation) {
-            Some(state) => state,
-            None => {
-                let sequence = Sequence::open(&self.model)?;
-                // A trial reads elsewhere, and leaves this one for later.
-                if let (Some(tenant), None, [before @ .., _]) = (context.tenant, seen, text) {
-                    sequence.adopt(tenant, before)?;
-                }
-                State { sequence, block: None, classes: Vec::new(), listed: 0, ahead: None }
-            }
-        };
-        // An error below drops the state: the sequence closes, and the next round starts it afresh.
-        let State { sequence, block, listed, ahead, .. } = state;
-        drop(block);
-        if let Scored::Listed(shortlist) = &mut self.shortlist {
-            match tokens.get(listed..) {
-                Some(emitted) if listed > 0 => shortlist.follow(&*self.model, emitted)?,
-                _ => shortlist.read(&*self.model, &tokens)?,
-            }
+        // What all read first has to fit into one pass.
+        let share = (self.model.config().max_rows / generations.len().max(1)).max(1);
+        let ready = begun.iter_mut().zip(contexts);
+        let mut lanes: Vec<Course<'_, '_, '_>> =
+            ready.map(|(begun, context)| begun.as_mut().map(|begun| self.enter(begun, context, share))).collect();
+        self.run(&mut lanes);
+        let made = lanes.into_iter().map(|lane| lane.map(|lane| lane.map(Lane::into_draft))).collect::<Vec<_>>();
+        for (((generation, begun), made), drafted) in generations.into_iter().zip(begun).zip(made).zip(&mut drafted) {
+            let (Some(begun), Some(made)) = (begun, made) else { continue };
+            let Begun { tokens, sequence, aside, .. } = begun;
+            *drafted = made.map(|(Growing { tree, classes, .. }, block, work)| {
+                // The rows of a trial go with their sequence.
+                let block = block.filter(|_| aside.is_none());
+                self.states.insert(generation, State { sequence, block, classes, listed: tokens.len(), ahead: None });
+                Drafted { tree, work }
+            });
         }
-        // A draft of just this text came to nothing for want of room: its last token is looked behind again.
-        let sequence = if sequence.truncate(text.len() - 1)? { sequence } else { Sequence::open(&self.model)? };
-        let ahead = ahead.filter(|ahead| ahead.is_behind(context.tokens));
-        let (draft, block) = if seen.is_some() {
-            // A trial reads the end of the text as if there were nothing before it, on the side.
-            let aside = Sequence::open(&self.model)?;
-            (self.draft_afresh(&aside, text, budget, &mut context)?.0, None)
-        } else if let Some(ahead) = ahead {
-            self.go_on(&sequence, ahead.draft, &mut context)?
-        } else {
-            let (draft, block) = self.draft_afresh(&sequence, text, budget, &mut context)?;
-            (draft, Some(block))
-        };
-        let Growing { tree, classes, .. } = draft;
-        let listed = tokens.len();
-        self.states.insert(context.generation, State { sequence, block, classes, listed, ahead: None });
-        Ok(tree)
+        drafted
     }
 
     /// A text in other ids is read as it is committed, not as it is assumed to go on.
@@ -580,17 +507,5 @@ impl Drafter for ModelDrafter {
         if let Some(reader) = &mut self.reader {
             reader.forget(generation);
         }
-    }
-}
-
-/// Gives the pipeline back as it was.
-struct Restored<'a> {
-    length: usize,
-    pipeline: &'a mut Pipeline,
-}
-
-impl Drop for Restored<'_> {
-    fn drop(&mut self) {
-        self.pipeline.truncate(self.length);
     }
 }

@@ -252,6 +252,7 @@ mod tests {
             width: 1,
             prices: None,
             worth: None,
+            catch_up: usize::MAX,
             budget,
         };
         drafter.draft(context).expect("it cannot fail").nodes().map(|(_, node)| node.token).collect()

@@ -95,27 +95,7 @@ impl Round {
 
     /// The nodes, parents first, with which the round brings the most tokens per second; what drafting took is spent.
     pub(super) fn best(&self, prices: &Prices, budget: usize) -> Vec<usize> {
-        let mut order: Vec<usize> = (0..self.nodes.len()).collect();
-        // A parent comes before its children: it is at least as likely, and older. Trials come first of all.
-        order.sort_by(|&a, &b| {
-            let (a, b) = (&self.nodes[a], &self.nodes[b]);
-            b.trial.cmp(&a.trial).then(b.survival.total_cmp(&a.survival))
-        });
-        let trials = order.iter().filter(|&&node| self.nodes[node].trial).count();
-        let spent: f64 = self.asked.iter().map(|asked| asked.seconds).sum();
-        let (mut best, mut best_rate, mut tokens) = (0, 0.0, 1.0);
-        for count in 0..=order.len().min(budget) {
-            if let Some(last) = count.checked_sub(1) {
-                tokens += self.nodes[order[last]].survival;
-            }
-            let rate = prices.tokens(tokens) / (spent + prices.pass(1 + count));
-            if count <= trials || rate > best_rate {
-                (best, best_rate) = (count, rate);
-            }
-        }
-        order.truncate(best);
-        order.sort_unstable();
-        order
+        best(prices, &[(self, budget)], &[]).pop().unwrap_or_default()
     }
 
     /// Leaves only `kept`, which are in order and hold every parent of theirs.
@@ -130,9 +110,8 @@ impl Round {
             .collect();
     }
 
-    /// Charges each drafter that takes time for the rows that nobody else proposed.
-    pub(super) fn charge_rows(&mut self, prices: &Prices) {
-        let rows = self.nodes.len();
+    /// Charges each drafter that takes time for the rows that nobody else proposed, of a pass with `rows` rows of drafts.
+    pub(super) fn charge_rows(&mut self, prices: &Prices, rows: usize) {
         for (index, asked) in self.asked.iter_mut().enumerate().filter(|(_, asked)| asked.seconds > 0.0) {
             let own = self.nodes.iter().filter(|node| node.by.iter().all(|&(by, _)| by == index)).count();
             asked.rows = prices.pass(1 + rows) - prices.pass(1 + rows - own);
@@ -147,4 +126,46 @@ impl Round {
         }
         Ok(tree)
     }
+}
+
+/// The nodes of several rounds, each parents first, with which the pass that they share brings the most tokens per second; what drafting took
+/// is spent, and the nodes of `fixed` rounds are kept whatever they are worth. A round has at most as many nodes as stand with it.
+pub(super) fn best(prices: &Prices, rounds: &[(&Round, usize)], fixed: &[&Round]) -> Vec<Vec<usize>> {
+    let node = |&(round, node): &(usize, usize)| &rounds[round].0.nodes[node];
+    let all = rounds.iter().enumerate();
+    let mut order: Vec<(usize, usize)> =
+        all.flat_map(|(at, (round, _))| (0..round.nodes.len()).map(move |node| (at, node))).collect();
+    // A parent comes before its children: it is at least as likely, and older. Trials come first of all.
+    order.sort_by(|a, b| {
+        let (a, b) = (node(a), node(b));
+        b.trial.cmp(&a.trial).then(b.survival.total_cmp(&a.survival))
+    });
+    // What is past a round's own limit goes; the parents of what is not stay.
+    let mut left: Vec<usize> = rounds.iter().map(|&(_, budget)| budget).collect();
+    order.retain(|&(round, _)| {
+        let has_room = left[round] > 0;
+        left[round] = left[round].saturating_sub(1);
+        has_room
+    });
+    let trials = order.iter().filter(|place| node(place).trial).count();
+    let everyone = || rounds.iter().map(|&(round, _)| round).chain(fixed.iter().copied());
+    let spent: f64 = everyone().flat_map(|round| &round.asked).map(|asked| asked.seconds).sum();
+    let given = || fixed.iter().flat_map(|round| &round.nodes);
+    let rows = 1 + given().count();
+    let (mut count, mut best_rate, mut tokens) = (0, 0.0, 1.0 + given().map(|node| node.survival).sum::<f64>());
+    for length in 0..=order.len() {
+        if let Some(last) = length.checked_sub(1) {
+            tokens += node(&order[last]).survival;
+        }
+        let rate = prices.tokens(tokens) / (spent + prices.pass(rows + length));
+        if length <= trials || rate > best_rate {
+            (count, best_rate) = (length, rate);
+        }
+    }
+    let mut kept = vec![Vec::new(); rounds.len()];
+    for &(round, node) in &order[..count] {
+        kept[round].push(node);
+    }
+    kept.iter_mut().for_each(|nodes| nodes.sort_unstable());
+    kept
 }

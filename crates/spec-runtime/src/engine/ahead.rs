@@ -13,7 +13,7 @@ use std::time::Duration;
 
 use spec_core::{NodeId, Token};
 
-use super::round::Draft;
+use super::drafting::Draft;
 use super::{Engine, Generation};
 use crate::{CancelToken, Clock, DraftContext, Event, RuntimeError};
 
@@ -30,7 +30,7 @@ pub(super) struct Ahead {
 struct Watch<'a> {
     done: Box<dyn Event>,
     clock: &'a dyn Clock,
-    cancel: &'a CancelToken,
+    cancel: CancelToken,
     /// When the pass was last seen to be under way.
     seen: Cell<Duration>,
 }
@@ -72,7 +72,7 @@ impl Engine {
         let watch = Watch {
             done: self.stream.record()?,
             clock: &*self.clock,
-            cancel: &generation.request.cancel,
+            cancel: generation.request.cancel.clone(),
             seen: Cell::new(begun),
         };
         if !watch.is_under_way() {
@@ -96,20 +96,7 @@ impl Engine {
         generation.tokens.extend(&path);
         path.iter().for_each(|&token| generation.pipeline.push(token));
         let drafted = drafter.draft_ahead(
-            DraftContext {
-                generation: generation.id,
-                tenant: generation.request.tenant,
-                tokens: &generation.tokens,
-                end_ids,
-                pipeline: &mut generation.pipeline,
-                proposal: generation.rule.proposal(),
-                choices: &mut choices,
-                budget,
-                context: None,
-                width: if generation.rule.chains_only() { 1 } else { generation.request.draft_width.max(1) },
-                prices: generation.request.draft_len.prices(),
-                worth: None,
-            },
+            DraftContext { context: None, ..generation.draft_context(budget, &mut choices) },
             path.len(),
             &|| watch.is_under_way(),
         );

@@ -1,6 +1,7 @@
 //! Rounds: draft, verify, emit, roll back; and while the target verifies, draft ahead.
 
 mod ahead;
+mod drafting;
 mod generation;
 mod observe;
 mod round;

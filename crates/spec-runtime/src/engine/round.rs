@@ -4,13 +4,14 @@
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::time::Duration;
 
-use spec_core::{Company, DraftTree, LogitRows, Origin, Round, TreeError};
+use spec_core::{DraftTree, LogitRows, Round};
 
 use super::ahead::Ahead;
+use super::drafting::Draft;
 use super::generation::{Judged, collect};
 use super::observe::{RoundReport, RoundTimes};
 use super::{Engine, Generation};
-use crate::{Batch, DraftContext, DraftWith, Emitted, FinishReason, KvGuard, Row, Rows, RuntimeError, Sequence, Want};
+use crate::{Batch, DraftWith, Emitted, FinishReason, KvGuard, Row, Rows, RuntimeError, Sequence, Want};
 
 /// A generation that takes part in a round, and where its tokens go.
 pub struct Turn<'a> {
@@ -29,24 +30,6 @@ pub struct RowShare {
     pub beside: usize,
     /// Whether code that panics ends the generation that it worked for, and no other. Otherwise the panic goes on to the caller.
     pub catches: bool,
-}
-
-/// What a round proposes.
-#[derive(Default)]
-pub(super) struct Draft {
-    pub(super) tree: DraftTree,
-    /// Whether a constraint left no choice, rather than a drafter guessing.
-    forced: bool,
-    /// Nodes that the drafter could propose.
-    pub(super) budget: usize,
-    /// Nodes that were drafted during the round before.
-    ahead: usize,
-    /// When drafting began.
-    begun: Duration,
-    /// What preparing the drafter took.
-    preparation: Duration,
-    /// What drafting took beside.
-    time: Duration,
 }
 
 /// A generation's part of a pass.
@@ -163,29 +146,21 @@ impl Engine {
         let kept = wanted.min(beside).min(if decoding.is_empty() { free } else { free.div_ceil(2) });
         let mut left = free - kept;
 
-        let others = decoding.len().saturating_sub(1);
-        let mut company = Company { rows: others, reading: kept, tokens: others as f64, seconds: 0.0 };
-        let mut parts: Vec<Part> = Vec::new();
-        let mut begun = self.clock.now();
+        let begun = self.clock.now();
         self.put_drafter_behind_target()?;
-        for (index, &(turn, base)) in decoding.iter().enumerate() {
-            let generation = &mut *turns[turn].generation;
-            let rows = left.div_ceil(decoding.len() - index);
-            let drafted = guarded(share, "the drafter", || self.draft(generation, rows, company));
-            let now = self.clock.now();
-            match drafted {
-                Ok(mut draft) => {
-                    draft.begun = begun;
-                    draft.time = (now - begun).saturating_sub(draft.preparation);
+        let is_decoding = |turn: usize| decoding.iter().any(|&(decoding, _)| decoding == turn);
+        let drafting = turns.iter_mut().enumerate().filter(|(turn, _)| is_decoding(*turn));
+        let mut drafting: Vec<&mut Generation> = drafting.map(|(_, turn)| &mut *turn.generation).collect();
+        let drafts = self.draft_for(&mut drafting, left, kept, share);
+        let mut parts: Vec<Part> = Vec::new();
+        for (&(turn, base), draft) in decoding.iter().zip(drafts) {
+            match draft {
+                Ok(draft) => {
                     left -= draft.tree.len();
-                    company.rows += draft.tree.len();
-                    company.tokens += expected(generation, &draft);
-                    company.seconds += draft.time.as_secs_f64();
                     parts.push(Part { turn, base, read: 1, draft, judged: true, first: 0, guard: None });
                 }
                 Err(error) => settled[turn] = Some(Err(error)),
             }
-            begun = now;
         }
         let mut room = beside.min(kept + left);
         for &(turn, base, unread) in &reading {
@@ -225,7 +200,8 @@ impl Engine {
             }
             Err(error) if parts.len() == 1 => settled[parts[0].turn] = Some(Err(error)),
             // Whose fault it is shows when each runs alone.
-            Err(_) => {
+            Err(error) => {
+                tracing::warn!(requests = parts.len(), %error, "a pass failed; each request is tried alone");
                 parts.iter_mut().for_each(|part| part.guard = None);
                 for part in parts {
                     match reserve(turns[part.turn].generation, part) {
@@ -412,82 +388,6 @@ impl Engine {
             timings.decode = (sampled - first).saturating_sub(timings.preparation);
         }
     }
-
-    /// Drafts within what may still be emitted and what the context still holds.
-    fn draft(&mut self, generation: &mut Generation, rows: usize, company: Company) -> Result<Draft, RuntimeError> {
-        let most = self.most_drafted(generation.tokens.len(), generation.emission.remaining()).min(rows);
-        if generation.request.draft_with == DraftWith::Nothing {
-            return Ok(Draft::default());
-        }
-        let Some(drafter) = &mut self.drafter else { return Ok(Draft::default()) };
-        if let Some(constraint) = &mut generation.request.constraint {
-            let forced = constraint.forced(most, self.text.vocab(), generation.emission.end_ids())?;
-            if !forced.is_empty() {
-                let tree = DraftTree::chain(&forced, Origin::Fixed);
-                return Ok(Draft { tree, forced: true, ..Draft::default() });
-            }
-        }
-        generation.request.draft_len.among(company);
-        let budget = generation.request.draft_len.next().min(most);
-        if budget == 0 {
-            return Ok(Draft::default());
-        }
-        let mut preparation = Duration::ZERO;
-        if !self.is_prepared {
-            let begun = self.clock.now();
-            drafter.prepare()?;
-            preparation = self.clock.now() - begun;
-            self.is_prepared = true;
-        }
-        let mut choices = generation.choices();
-        let drafted = drafter.draft(DraftContext {
-            generation: generation.id,
-            tenant: generation.request.tenant,
-            tokens: &generation.tokens,
-            end_ids: generation.emission.end_ids(),
-            pipeline: &mut generation.pipeline,
-            proposal: generation.rule.proposal(),
-            choices: &mut choices,
-            budget,
-            context: generation.request.draft_len.context(),
-            width: if generation.rule.chains_only() { 1 } else { generation.request.draft_width.max(1) },
-            prices: generation.request.draft_len.prices(),
-            worth: None,
-        });
-        let mut tree = match drafted {
-            Ok(tree) => tree,
-            // Others hold the draft model's cache. Nothing was drawn before that was found out, and plain decoding is a legal answer.
-            Err(RuntimeError::KvExhausted { .. }) if company != Company::default() => {
-                return Ok(Draft { preparation, ..Draft::default() });
-            }
-            Err(error) => return Err(error),
-        };
-        debug_assert_eq!(generation.pipeline.len(), generation.tokens.len(), "the drafter restores the history");
-        let ahead = drafter.work().ahead;
-        let drafter = |source: TreeError| RuntimeError::Draft { drafter: drafter.name().to_owned(), source };
-        // Given nodes can go. A drawn one cannot, and is an error: dropping it would bias the output.
-        tree.truncate(budget).map_err(&drafter)?;
-        // A token that the target does not have cannot be scored; what was drafted before it can.
-        let vocab = self.text.vocab();
-        let known = tree.nodes().take_while(|(_, node)| (node.token as usize) < vocab).count();
-        tree.truncate(known).map_err(&drafter)?;
-        let ahead = ahead.min(tree.len());
-        Ok(Draft { tree, budget, ahead, preparation, ..Draft::default() })
-    }
-
-    /// Nodes that a draft behind `length` tokens may have when `remaining` tokens may still be emitted.
-    pub(super) fn most_drafted(&self, length: usize, remaining: usize) -> usize {
-        let config = self.target.config();
-        let room = config.context.saturating_sub(length);
-        room.min(config.max_rows - 1).min(remaining.saturating_sub(1))
-    }
-}
-
-/// Tokens that a draft is expected to add, by what those before it were worth.
-fn expected(generation: &Generation, draft: &Draft) -> f64 {
-    let stats = &generation.completion.speculation;
-    let share = if draft.forced { 1.0 } else { stats.accepted as f64 / stats.drafted.max(1) as f64 };
-    share * draft.tree.len() as f64
 }
 
 /// Opens room for a part. Where there is room for the text only, a draft that may be dropped is.
@@ -523,7 +423,7 @@ fn push_rows(batch: &mut Batch, generation: &Generation, part: &Part) -> Result<
 }
 
 /// Runs code that may be the caller's. What it leaves half done belongs to a generation that ends.
-fn guarded<T>(
+pub(super) fn guarded<T>(
     share: &RowShare,
     during: &'static str,
     work: impl FnOnce() -> Result<T, RuntimeError>,
@@ -545,13 +445,8 @@ pub(crate) fn panic_message(panic: &(dyn std::any::Any + Send)) -> String {
 
 /// What all of the drafter or the target fail by ends all.
 fn fail_all(settled: Vec<Settled>, error: RuntimeError) -> Vec<Result<bool, RuntimeError>> {
-    let reason = error.to_string();
-    let mut first = Some(error);
-    let fail = || {
-        Err(first.take().unwrap_or_else(|| RuntimeError::Device { device: "streams".into(), reason: reason.clone() }))
-    };
-    let mut fail = fail;
-    settled.into_iter().map(|settled| settled.unwrap_or_else(&mut fail)).collect()
+    let mut errors = error.for_all();
+    settled.into_iter().map(|settled| settled.unwrap_or_else(|| Err(errors()))).collect()
 }
 
 fn nodes_by_depth(tree: &DraftTree) -> Vec<usize> {

@@ -99,6 +99,7 @@ impl Intake {
             }
             Err(refused) => {
                 queue.refused += 1;
+                tracing::debug!(reason = %refused, "a request is refused");
                 Err(refused)
             }
         }

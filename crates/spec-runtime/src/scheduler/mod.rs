@@ -236,6 +236,7 @@ impl Scheduler {
         }
         self.engine.suspend(&mut ticket.generation);
         ticket.generation.count_preemption();
+        tracing::debug!(job = ticket.id.0, running = self.running.len(), "gives its place in the KV cache to others");
         self.preempted.push(ticket);
     }
 
@@ -277,6 +278,7 @@ impl Scheduler {
 
     /// Ends what runs after a panic that nobody caught where it belongs.
     fn fail_running(&mut self, panic: &(dyn std::any::Any + Send)) {
+        tracing::error!(requests = self.running.len(), "a round panicked: {}", crate::engine::panic_message(panic));
         for ticket in std::mem::take(&mut self.running) {
             let message = crate::engine::panic_message(panic);
             self.end(ticket, Some(RuntimeError::Panicked { during: "a round", message }));

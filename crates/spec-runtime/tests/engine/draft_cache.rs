@@ -120,6 +120,7 @@ fn a_draft_from_the_cache_has_the_classes_that_it_was_made_with() {
             choices: &mut KeyedChoices::new(0, 0),
             budget,
             context: None,
+            catch_up: usize::MAX,
             width: 3,
             prices: None,
             worth: Some(Worth { odds: &odds, tokens: 1.0, seconds: 1.0, pass: 0.05, row: 0.001 }),

@@ -3,6 +3,7 @@
 mod ahead;
 mod chooser;
 mod constraint;
+mod decisions;
 mod draft_cache;
 mod field;
 #[cfg(feature = "grammar")]

@@ -1,7 +1,7 @@
 //! Several generations of one engine: drafting is each one's own, whatever the others do meanwhile.
 
 use super::*;
-use spec_runtime::Generation;
+use spec_runtime::{Generation, RowShare, Turn};
 
 fn step(engine: &mut Engine, generation: &mut Generation) -> bool {
     engine.step(generation, &mut |_| {}).expect("the step succeeds")
@@ -82,5 +82,111 @@ fn a_prompt_of_several_passes_beside_a_generation_that_drafts_changes_neither() 
         assert_eq!(got.tokens, plain(&spec, with(index, length)).tokens, "prompt of {length}");
         assert_eq!(got.speculation.accepted, got.speculation.drafted, "prompt of {length}");
         assert!(got.speculation.drafted > 10, "prompt of {length}");
+    }
+}
+
+/// All generations of an engine, round after round in shared passes.
+fn run_all(engine: &mut Engine, requests: Vec<Request>) -> Vec<Result<Completion, RuntimeError>> {
+    let most = 64;
+    let mut open: Vec<Generation> =
+        requests.into_iter().map(|request| engine.start(request).expect("it starts")).collect();
+    let mut ends: Vec<Option<Result<(), RuntimeError>>> = open.iter().map(|_| None).collect();
+    while ends.iter().any(Option::is_none) {
+        let mut sinks: Vec<_> = open.iter().map(|_| |_: &spec_runtime::Emitted| {}).collect();
+        let live = open.iter_mut().zip(&mut sinks).zip(&mut ends).filter(|(_, end)| end.is_none());
+        let (mut turns, mut of): (Vec<_>, Vec<_>) =
+            live.map(|((generation, sink), end)| (Turn { generation, sink }, end)).unzip();
+        let share = RowShare { most, beside: most, catches: true };
+        for (end, result) in of.iter_mut().zip(engine.step_all(&mut turns, &share)) {
+            match result {
+                Ok(true) => {}
+                Ok(false) => **end = Some(Ok(())),
+                Err(error) => **end = Some(Err(error)),
+            }
+        }
+    }
+    let ended = open.into_iter().zip(ends).map(|(generation, end)| {
+        let completion = engine.finish(generation);
+        end.expect("the loop ends when all have").map(|()| completion)
+    });
+    ended.collect()
+}
+
+#[test]
+fn generations_read_and_draft_in_passes_of_the_draft_model_that_they_share() {
+    let spec = HashSpec { blocks: 256, ..HashSpec::default() };
+    let requests = |count: usize| -> Vec<Request> {
+        let sampled = |index: usize| sampled(if index % 2 == 1 { 0.9 } else { 0.0 });
+        let with = |index| Request { prompt: prompt(index, 9), sampling: sampled(index), ..request(40, 4) };
+        (0..count).map(with).collect()
+    };
+    let passes = |count: usize| {
+        let draft = HashModel::new(spec.clone());
+        let drafter = ModelDrafter::new(Arc::clone(&draft) as Arc<dyn Model>);
+        let mut engine = engine(&HashModel::new(spec.clone())).with_drafter(Box::new(drafter));
+        for (index, (got, alone)) in run_all(&mut engine, requests(count)).into_iter().zip(requests(count)).enumerate()
+        {
+            let got = got.unwrap();
+            assert_eq!(got.tokens, plain(&spec, alone).tokens, "generation {index}");
+            assert_eq!(got.speculation.accepted, got.speculation.drafted, "generation {index}");
+            assert!(got.speculation.drafted > 20, "generation {index}: {:?}", got.speculation);
+        }
+        assert_eq!(draft.free_blocks(), 256);
+        draft.passes()
+    };
+    let alone = passes(1);
+    assert_eq!(passes(6), alone, "as many passes for six as for one");
+}
+
+#[test]
+fn a_draft_pass_that_fails_is_tried_again_for_each_alone() {
+    let spec = HashSpec { blocks: 256, ..HashSpec::default() };
+    let draft = HashModel::new(spec.clone());
+    let drafter = ModelDrafter::new(Arc::clone(&draft) as Arc<dyn Model>);
+    let mut engine = engine(&HashModel::new(spec.clone())).with_drafter(Box::new(drafter));
+    let with = |index: usize| Request { prompt: prompt(index, 9), ..request(30, 4) };
+    // The third pass of all, then the first that is tried alone.
+    draft.fail_in(2..4);
+    let got = run_all(&mut engine, (0..3).map(with).collect());
+    let failed: Vec<usize> = (0..3).filter(|&index| got[index].is_err()).collect();
+    assert_eq!(failed, [0], "the one whose own pass fails");
+    for index in [1, 2] {
+        let got = got[index].as_ref().unwrap();
+        assert_eq!(got.tokens, plain(&spec, with(index)).tokens, "generation {index}");
+        assert!(got.speculation.drafted > 10, "generation {index}");
+    }
+    assert_eq!(draft.free_blocks(), 256);
+}
+
+#[test]
+fn a_draft_model_reads_a_long_text_by_and_by_where_others_wait() {
+    let spec = HashSpec { blocks: 256, ..HashSpec::default() };
+    let draft = HashModel::new(spec.clone());
+    let drafter = ModelDrafter::new(Arc::clone(&draft) as Arc<dyn Model>);
+    let mut engine = engine(&HashModel::new(spec.clone())).with_drafter(Box::new(drafter));
+    // The first goes on for longer than the second reads.
+    let with = |index: usize, length| Request {
+        prompt: prompt(index, length),
+        ..request(if index == 0 { 300 } else { 60 }, 4)
+    };
+    let mut open = [engine.start(with(0, 9)).unwrap(), engine.start(with(1, 200)).unwrap()];
+    let mut most_read = 0;
+    let mut live = true;
+    while live {
+        let before = draft.rows();
+        let mut sinks = [|_: &spec_runtime::Emitted| {}; 2];
+        let mut turns: Vec<_> =
+            open.iter_mut().zip(&mut sinks).map(|(generation, sink)| Turn { generation, sink }).collect();
+        let share = RowShare { most: 64, beside: 16, catches: false };
+        live = engine.step_all(&mut turns, &share).into_iter().any(|goes_on| goes_on.unwrap());
+        most_read = most_read.max(draft.rows() - before);
+    }
+    // 8 of each, and the share of the first pass and the drafts of both.
+    assert!(most_read <= 16 + 2 * 32 + 8, "{most_read} rows in one round");
+    for (generation, (index, length)) in open.into_iter().zip([(0, 9), (1, 200)]) {
+        let got = engine.finish(generation);
+        assert_eq!(got.tokens, plain(&spec, with(index, length)).tokens, "prompt of {length}");
+        assert_eq!(got.speculation.accepted, got.speculation.drafted, "prompt of {length}");
+        assert!(got.speculation.drafted > 10, "prompt of {length}: {:?}", got.speculation);
     }
 }
