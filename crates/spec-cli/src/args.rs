@@ -4,6 +4,7 @@ mod chat;
 mod help;
 mod record;
 mod serve;
+mod sweep;
 mod tools;
 mod tune;
 
@@ -21,6 +22,7 @@ use spec_runtime::{RequestRule, StopRules};
 pub(crate) use chat::ChatArgs;
 pub(crate) use record::RecordArgs;
 pub(crate) use serve::{AnswersArgs, BatchArgs, ServeArgs};
+pub(crate) use sweep::BenchSweepArgs;
 pub(crate) use tools::{
     Bench, BenchArgs, BenchForwardArgs, CompletionsArgs, DemoArgs, DoctorArgs, InspectArgs, LogitsKind, ManArgs,
     PullArgs, TokenizeArgs,
@@ -173,6 +175,30 @@ pub(crate) enum OutputKind {
     Ids,
 }
 
+/// Draft lengths by what they are for. Under a lossless rule all of them give the same answer.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
+pub(crate) enum Preset {
+    /// 3 tokens a round
+    Quality,
+    /// 5 tokens a round
+    General,
+    /// 7 tokens a round
+    Speed,
+}
+
+impl Preset {
+    /// Those that the article's table has, in its order.
+    pub(crate) const ALL: [Self; 3] = [Self::Quality, Self::General, Self::Speed];
+
+    pub(crate) fn tokens(self) -> usize {
+        match self {
+            Self::Quality => 3,
+            Self::General => 5,
+            Self::Speed => 7,
+        }
+    }
+}
+
 /// Draft length: a number, or left to the engine.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum DraftLen {
@@ -203,6 +229,13 @@ fn latency(text: &str) -> Result<Duration, String> {
             Ok(Duration::from_secs_f64(milliseconds / 1e3))
         }
         _ => Err("give milliseconds a token, more than 0, such as 25".into()),
+    }
+}
+
+fn loss_budget(text: &str) -> Result<f64, String> {
+    match text.parse::<f64>() {
+        Ok(nats) if nats >= 0.0 => Ok(nats),
+        _ => Err("give a number of nats from 0 on; 0 makes every rule exact".into()),
     }
 }
 
@@ -246,6 +279,16 @@ pub(crate) struct ModelArgs {
     #[arg(long, value_name = "N", default_value = "auto", value_parser = draft_len, help_heading = "Speculation")]
     pub(crate) draft_len: DraftLen,
 
+    /// Tokens guessed a round, by what they are for
+    #[arg(
+        long,
+        value_enum,
+        value_name = "NAME",
+        conflicts_with_all = ["draft_len", "length_policy"],
+        help_heading = "Speculation"
+    )]
+    pub(crate) preset: Option<Preset>,
+
     /// How many tokens to guess, round by round
     #[arg(long, value_name = "NAME[:x]", long_help = length_policies(), help_heading = "Speculation")]
     pub(crate) length_policy: Option<LengthPolicyName>,
@@ -277,6 +320,12 @@ pub(crate) struct ModelArgs {
 impl ModelArgs {
     /// The length policy that the flags ask for, or why they contradict each other.
     pub(crate) fn lengths(&self) -> Result<Box<dyn LengthPolicy>, String> {
+        if let Some(preset) = self.preset {
+            return match (self.draft_len, self.length_policy) {
+                (DraftLen::Auto, None) => Ok(Box::new(Fixed(preset.tokens()))),
+                _ => Err("--preset fixes the length, and --draft-len or --length-policy says another; give one".into()),
+            };
+        }
         match (self.draft_len, self.length_policy) {
             (DraftLen::Auto, policy) => Ok(policy.unwrap_or_default().build()),
             (DraftLen::Tokens(tokens), None) => Ok(Box::new(Fixed(tokens))),
@@ -320,6 +369,16 @@ pub(crate) struct SamplingArgs {
     /// they do not
     #[arg(long, value_name = "MS", value_parser = latency, help_heading = "Speculation")]
     pub(crate) epsilon_latency: Option<Duration>,
+
+    /// What a lossy rule may forgive in an answer, in nats; it is exact from the guess on that would pass this
+    #[arg(
+        long,
+        value_name = "X",
+        value_parser = loss_budget,
+        allow_negative_numbers = true,
+        help_heading = "Speculation"
+    )]
+    pub(crate) loss_budget: Option<f64>,
 
     /// 0 always takes the likeliest token; higher is more varied
     #[arg(long, value_name = "T", default_value_t = 0.0, allow_negative_numbers = true, help_heading = "Sampling")]

@@ -126,7 +126,7 @@ fn answer(
 }
 
 /// The directory's `.txt` files by name, tokenized.
-fn prompts(directory: &Path, opened: &Opened) -> Result<Vec<(String, Vec<Token>)>> {
+pub(crate) fn prompts(directory: &Path, opened: &Opened) -> Result<Vec<(String, Vec<Token>)>> {
     let entries = std::fs::read_dir(directory).with_context(|| format!("--prompts {}", directory.display()))?;
     let mut files: Vec<PathBuf> = entries.map(|entry| Ok(entry?.path())).collect::<std::io::Result<_>>()?;
     files.retain(|path| path.extension().is_some_and(|extension| extension == "txt"));

@@ -42,6 +42,7 @@ pub(crate) fn run(args: GenerateArgs) -> Result<ExitCode> {
         choice: 0,
         stop,
         rule,
+        loss_budget: args.sampling.loss_budget,
         draft_len,
         draft_width: args.model.draft_width.unwrap_or(usize::MAX),
         logprobs: args.logprobs,

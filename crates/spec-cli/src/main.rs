@@ -60,6 +60,7 @@ fn run(command: Command, line: &CommandLine) -> anyhow::Result<ExitCode> {
         Command::Tokenize(args) => tokenize::run(&args),
         Command::Bench(args) => match args.bench {
             Bench::Forward(args) => bench::forward(&args),
+            Bench::Sweep(args) => bench::sweep(&args),
         },
         Command::Demo(args) => demo::run(&args),
         Command::Tune(args) => tune::run(&args),

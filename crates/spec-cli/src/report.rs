@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 use spec_core::TokenLogProb;
-use spec_runtime::{Completion, SpeculationStats};
+use spec_runtime::{Completion, ForgivenStats, SpeculationStats};
 
 /// What a reader of the answer may have waited for, and wants explained.
 const NOTICEABLE: Duration = Duration::from_millis(50);
@@ -29,6 +29,10 @@ pub(crate) fn footer(completion: &Completion, drafter: &str, warning: Option<&st
         }
     } else if drafter != "none" {
         line += &format!("; {drafter}: nothing to draft");
+    }
+    if stats.forgiven.count > 0 {
+        let ForgivenStats { count, log_ratio } = stats.forgiven;
+        line += &format!("; {}: {count} forgiven, {log_ratio:.2} nats", completion.rule);
     }
     let preparation = completion.timings.preparation;
     if preparation >= NOTICEABLE {
@@ -98,6 +102,7 @@ pub(crate) fn speculation(stats: &SpeculationStats, drafter: &str, rule: &str) -
         "tokens_per_round": stats.tokens_per_round(),
         "ahead": { "drafted": stats.ahead.drafted, "used": stats.ahead.used, "dropped": stats.ahead.dropped() },
         "accepted_by_position": positions,
+        "forgiven": { "count": stats.forgiven.count, "log_ratio": stats.forgiven.log_ratio },
     })
 }
 

@@ -12,8 +12,8 @@ use spec_core::Token;
 use spec_cpu::{CpuModel, Isa, KvType, LoadOptions, Pool};
 use spec_model::{Checkpoint, Error, Quantizer, TokenKind, Tokenizer};
 use spec_runtime::{
-    CachedDrafter, Chooser, DraftCache, Drafter, Engine, LazyModel, Model, ModelConfig, ModelDrafter, NgramDrafter,
-    RuntimeError, SuffixDrafter, TokenRole, TokenText, VocabularyMap,
+    CachedDrafter, Chooser, DraftCache, Drafter, Engine, HostStream, LazyModel, Model, ModelConfig, ModelDrafter,
+    NgramDrafter, RuntimeError, Stream, SuffixDrafter, TokenRole, TokenText, VocabularyMap,
 };
 
 use crate::args::{DraftKind, KvKind, ModelArgs, QuantKind, StorageArgs};
@@ -394,6 +394,14 @@ impl Session {
         Ok(Self { device, target, stream, vocabulary, drafter, draft: facts, load: begun.elapsed(), notes })
     }
 
+    /// Where passes of the target go.
+    pub(crate) fn stream(&self) -> Box<dyn Stream> {
+        match &self.stream {
+            Some(stream) => Box::new(stream.clone()),
+            None => Box::new(HostStream),
+        }
+    }
+
     /// An engine over the target that does not speculate.
     pub(crate) fn plain_engine(&self) -> Engine {
         let vocabulary = Arc::clone(&self.vocabulary) as Arc<dyn TokenText>;
@@ -402,11 +410,9 @@ impl Session {
             Device::Cpu(device) => device.isa(),
             Device::Ascend(_) => Isa::detect(),
         };
-        let engine = Engine::new(Arc::clone(&self.target), vocabulary).with_row_kernels(spec_cpu::row_kernels(isa));
-        match &self.stream {
-            Some(stream) => engine.on_stream(Box::new(stream.clone())),
-            None => engine,
-        }
+        Engine::new(Arc::clone(&self.target), vocabulary)
+            .with_row_kernels(spec_cpu::row_kernels(isa))
+            .on_stream(self.stream())
     }
 
     /// The engine that the flags ask for. The drafter goes with it.

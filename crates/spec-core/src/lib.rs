@@ -61,8 +61,9 @@ pub use pipeline::{Pipeline, Scratch, TokenMask};
 pub use proposal::Proposal;
 pub use rows::RowKernels;
 pub use rule::{
-    AcceptanceRule, AdaptiveEpsilon, Block, Comparison, Coupled, Entropy, Epsilon, EpsilonPublished, Greedy, Outcome,
-    RULES, Rejection, RejectionReason, RejectionRule, RuleEntry, RuleName, Tolerance, Typical,
+    AcceptanceRule, AdaptiveEpsilon, Block, Comparison, Coupled, Entropy, Epsilon, EpsilonPublished, Forgiven,
+    Forgiveness, Greedy, LossBudget, Outcome, RULES, Rejection, RejectionReason, RejectionRule, RuleEntry, RuleName,
+    Tolerance, Typical,
 };
 pub use scan::{Filter, NoiseScan, Race, ScalarScan, SharedNoise};
 pub use summary::{BLOCK as SUMMARY_BLOCK, BlockSummary, RowSummary};

@@ -157,6 +157,7 @@ impl Composer {
                 request.seed = Some(seed);
                 request.choice = choice as u32;
                 request.rule = rule.map(RequestRule::from);
+                request.loss_budget = body.get("speculation.loss_budget").and_then(Value::as_f64);
                 request.draft_len = match effective.draft_len {
                     Some(tokens) => Box::new(Fixed(tokens)),
                     None => (self.limits.draft_len)(),

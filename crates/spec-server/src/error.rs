@@ -145,6 +145,7 @@ fn brief(mut text: String, most: usize) -> String {
 fn api_field(field: &str) -> &str {
     match field {
         "rule" => "speculation.rule",
+        "loss_budget" => "speculation.loss_budget",
         "json_schema" => "response_format",
         "grammar" => "tools",
         "drafter" | "draft_with" => "speculation.drafter",

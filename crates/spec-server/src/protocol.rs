@@ -18,6 +18,11 @@ const SPECULATION: &[Field] = &[
         "tokens drafted a round; as the server was started when not given",
     ),
     Field::new("rule", Kind::Text, "the acceptance rule, such as rejection or epsilon:0.1; lossless when not given"),
+    Field::new(
+        "loss_budget",
+        Kind::Number { min: 0.0, max: 1e9 },
+        "nats that a lossy rule may forgive in an answer; it is exact from the token on that would pass it",
+    ),
 ];
 
 const STREAM_OPTIONS: &[Field] = &[

@@ -6,11 +6,10 @@ use std::time::Duration;
 use anyhow::Result;
 use serde::Serialize;
 use serde_json::{Value, json};
+use spec_figures::{Spread, Table};
 
 use super::{Counts, Ledger};
 use crate::exposition::Samples;
-use crate::statistics::Spread;
-use crate::table::Table;
 
 /// Memory may grow after warm-up by this share and these bytes: pages that the allocator keeps, and no more with every minute.
 const GROWTH: (f64, u64) = (1.05, 32 << 20);

@@ -62,6 +62,17 @@ Paths: /v1/chat/completions, /v1/completions, /v1/models, /tokenize, /detokenize
 /health, /ready, /metrics, /openapi.json. SIGTERM and Ctrl-C let answers under way
 end; the second one does not.";
 
+/// Below `spec bench sweep --help`.
+pub(super) const SWEEP: &str = "\
+Examples:
+  spec bench sweep --model MODEL.gguf --prompts DIR --out study
+  spec bench sweep --model MODEL.gguf --draft-model SMALLER.gguf --draft model \\
+    --lengths 3,5,7 --rules greedy,epsilon:0.1 --prompts DIR --out study
+  spec bench sweep --model MODEL.gguf --temperature 0.8 --seeds 5 \\
+    --rules coupled,rejection --prompts DIR --out study
+
+The table goes to standard output; DIR gets sweep.json, sweep.csv and three plots.";
+
 /// Below `spec completions --help`.
 pub(super) const COMPLETIONS: &str = "\
   bash: spec completions bash > ~/.local/share/bash-completion/completions/spec

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use clap::{Args, Subcommand, ValueEnum};
 
-use super::{FileArgs, ModelArgs, RecordArgs, StorageArgs, threads};
+use super::{BenchSweepArgs, FileArgs, ModelArgs, RecordArgs, StorageArgs, threads};
 use crate::device::DeviceName;
 
 #[derive(Debug, Args)]
@@ -56,6 +56,9 @@ pub(crate) struct BenchArgs {
 pub(crate) enum Bench {
     /// Time passes of several row counts, interleaved, beside the machine's ceilings
     Forward(BenchForwardArgs),
+    /// Speed and quality of draft lengths and rules, against plain decoding in the same run
+    #[command(after_help = super::help::SWEEP)]
+    Sweep(Box<BenchSweepArgs>),
 }
 
 /// Rows whose logits a pass delivers.

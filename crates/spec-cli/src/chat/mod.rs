@@ -269,6 +269,7 @@ impl<'a> Chat<'a> {
             choice: self.choice,
             stop: self.args.stop.rules(tokenizer.end_ids(), vocab, self.args.max_tokens).map_err(usage)?,
             rule,
+            loss_budget: sampling.loss_budget,
             draft_len,
             draft_width: self.args.model.draft_width.unwrap_or(usize::MAX),
             logprobs: None,

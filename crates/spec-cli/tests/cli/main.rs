@@ -8,6 +8,7 @@ mod records;
 mod requests;
 mod serve;
 mod settings;
+mod sweep;
 mod terminal;
 
 use std::path::PathBuf;
