@@ -2,24 +2,32 @@
 
 mod chat;
 mod help;
+mod record;
 mod serve;
 mod sweep;
 mod tools;
+mod tune;
 
 use std::io::IsTerminal;
 use std::path::PathBuf;
+use std::time::Duration;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
-use spec_core::{Fixed, LENGTH_POLICIES, LengthPolicy, LengthPolicyName, RULES, RuleName, SamplingParams, Token};
-use spec_runtime::StopRules;
+use spec_core::{
+    AdaptiveEpsilon, Fixed, LENGTH_POLICIES, LatencyTolerance, LengthPolicy, LengthPolicyName, RULES, RuleName,
+    SamplingParams, Token,
+};
+use spec_runtime::{RequestRule, StopRules};
 
 pub(crate) use chat::ChatArgs;
+pub(crate) use record::RecordArgs;
 pub(crate) use serve::{AnswersArgs, BatchArgs, ServeArgs};
 pub(crate) use sweep::BenchSweepArgs;
 pub(crate) use tools::{
     Bench, BenchArgs, BenchForwardArgs, CompletionsArgs, DemoArgs, DoctorArgs, InspectArgs, LogitsKind, ManArgs,
     PullArgs, TokenizeArgs,
 };
+pub(crate) use tune::TuneArgs;
 
 use crate::color::{ColorKind, Shown};
 use crate::device::DeviceName;
@@ -68,6 +76,9 @@ pub(crate) enum Command {
     Bench(BenchArgs),
     /// Run prompts plain and speculative, compare the token ids, and print what speculation gains
     Demo(DemoArgs),
+    /// Replay records of rounds under every length policy, and say what to set
+    #[command(after_help = help::TUNE)]
+    Tune(TuneArgs),
     /// Bring a model from a hub into the cache, and print where it is
     Pull(PullArgs),
     /// Look at this machine and say what is wrong with it, and what to do
@@ -212,6 +223,15 @@ fn logit_bias(text: &str) -> Result<(Token, f32), String> {
         .ok_or_else(|| "give a token id and a number, such as 42=-1.5 or 42=-inf".into())
 }
 
+fn latency(text: &str) -> Result<Duration, String> {
+    match text.parse::<f64>() {
+        Ok(milliseconds) if milliseconds > 0.0 && milliseconds <= 1e6 => {
+            Ok(Duration::from_secs_f64(milliseconds / 1e3))
+        }
+        _ => Err("give milliseconds a token, more than 0, such as 25".into()),
+    }
+}
+
 fn loss_budget(text: &str) -> Result<f64, String> {
     match text.parse::<f64>() {
         Ok(nats) if nats >= 0.0 => Ok(nats),
@@ -345,6 +365,11 @@ pub(crate) struct SamplingArgs {
     #[arg(long, value_name = "NAME[:x]", long_help = rules(), help_heading = "Speculation")]
     pub(crate) rule: Option<RuleName>,
 
+    /// Let the x of `--rule epsilon:x` be a maximum: raised towards it while tokens take longer than MS milliseconds, lowered to 0 while
+    /// they do not
+    #[arg(long, value_name = "MS", value_parser = latency, help_heading = "Speculation")]
+    pub(crate) epsilon_latency: Option<Duration>,
+
     /// What a lossy rule may forgive in an answer, in nats; it is exact from the guess on that would pass this
     #[arg(
         long,
@@ -397,6 +422,17 @@ pub(crate) struct SamplingArgs {
 }
 
 impl SamplingArgs {
+    /// The rule, and the draft lengths of `lengths`, which turn its tolerance where `--epsilon-latency` says so.
+    pub(crate) fn rule(&self, lengths: Box<dyn LengthPolicy>) -> (Option<RequestRule>, Box<dyn LengthPolicy>) {
+        match (self.epsilon_latency, self.rule.and_then(AdaptiveEpsilon::new)) {
+            (Some(target), Some(rule)) => {
+                let lengths = LatencyTolerance::new(lengths, rule.tolerance().clone(), target);
+                (Some(RequestRule::Own(Box::new(rule))), Box::new(lengths))
+            }
+            _ => (self.rule.map(Into::into), lengths),
+        }
+    }
+
     /// The sampling parameters, if they and the rule go together.
     pub(crate) fn params(&self, vocab: usize) -> Result<SamplingParams, String> {
         let params = SamplingParams {
@@ -411,6 +447,12 @@ impl SamplingArgs {
             logit_bias: self.logit_bias.clone(),
         };
         params.validate(vocab).map_err(|error| error.to_string())?;
+        if self.epsilon_latency.is_some() && self.rule.and_then(AdaptiveEpsilon::new).is_none() {
+            let rule = self.rule.map_or_else(|| "a lossless one".to_owned(), |rule| rule.to_string());
+            return Err(format!(
+                "--epsilon-latency turns the x of --rule epsilon:x or epsilon-published:x; the rule is {rule}"
+            ));
+        }
         match self.rule {
             Some(rule) if rule.entry().name == "greedy" && !params.is_greedy() => {
                 Err(format!("--rule greedy is for --temperature 0, and it is {}", params.temperature))
@@ -534,6 +576,9 @@ pub(crate) struct GenerateArgs {
 
     #[command(flatten)]
     pub(crate) show: ShowArgs,
+
+    #[command(flatten)]
+    pub(crate) records: RecordArgs,
 
     /// One JSON object with the answer and all figures, instead of text
     #[arg(long, help_heading = "Output")]

@@ -14,6 +14,7 @@ const DOCUMENTS: &[(&str, &str)] = &[
     ("docs/ARCHITECTURE.md", include_str!("../../../docs/ARCHITECTURE.md")),
     ("docs/ascend.md", include_str!("../../../docs/ascend.md")),
     ("docs/performance.md", include_str!("../../../docs/performance.md")),
+    ("docs/tuning.md", include_str!("../../../docs/tuning.md")),
     ("docs/testing.md", include_str!("../../../docs/testing.md")),
     ARTICLE,
 ];

@@ -17,13 +17,16 @@ mod inspect;
 mod manual;
 mod memory;
 mod nearest;
+mod observers;
 mod printer;
 mod pull;
+mod record;
 mod refusal;
 mod report;
 mod serve;
 mod session;
 mod tokenize;
+mod tune;
 
 use std::process::ExitCode;
 
@@ -60,6 +63,7 @@ fn run(command: Command, line: &CommandLine) -> anyhow::Result<ExitCode> {
             Bench::Sweep(args) => bench::sweep(&args),
         },
         Command::Demo(args) => demo::run(&args),
+        Command::Tune(args) => tune::run(&args),
         Command::Pull(args) => pull::run(&args),
         Command::Doctor(args) => doctor::run(&args),
         Command::Completions(args) => manual::completions(&args),

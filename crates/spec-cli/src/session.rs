@@ -20,6 +20,7 @@ use crate::args::{DraftKind, KvKind, ModelArgs, QuantKind, StorageArgs};
 use crate::ascend::Ascend;
 use crate::device::{CUDA_IS_NOT_BUILT, DeviceName};
 use crate::memory::Room;
+use crate::record::{DraftFacts, ModelFacts};
 use crate::{memory, pull, usage};
 
 /// Whoever types at this program: what is kept of one text may be of use to the next. Measurements have no tenant, so that nothing of an
@@ -302,6 +303,8 @@ pub(crate) struct Session {
     stream: Option<AscendStream>,
     pub(crate) vocabulary: Arc<Vocabulary>,
     pub(crate) drafter: Option<Box<dyn Drafter>>,
+    /// The draft model, where one drafts.
+    pub(crate) draft: Option<DraftFacts>,
     pub(crate) load: Duration,
     pub(crate) notes: Notes,
 }
@@ -363,6 +366,7 @@ impl Session {
             drafters.push(Box::new(NgramDrafter::new()));
         }
         let notes = Notes::default();
+        let facts = draft_file.as_ref().map(|file| file.facts(opened));
         if let Some(DraftFile { checkpoint, map }) = draft_file {
             // A draft model with a smaller context of its own stops drafting there; it need not hold more.
             let own = context.min(checkpoint.config().context_length);
@@ -387,7 +391,7 @@ impl Session {
         }
         let drafter = (!drafters.is_empty()).then(|| Box::new(Chooser::new(drafters)) as Box<dyn Drafter>);
         let vocabulary = Arc::clone(&opened.vocabulary);
-        Ok(Self { device, target, stream, vocabulary, drafter, load: begun.elapsed(), notes })
+        Ok(Self { device, target, stream, vocabulary, drafter, draft: facts, load: begun.elapsed(), notes })
     }
 
     /// Where passes of the target go.
@@ -448,6 +452,13 @@ impl DraftFile {
             }
         };
         Ok(Self { checkpoint, map: Some(map) })
+    }
+
+    /// What is told of it.
+    fn facts(&self, target: &Opened) -> DraftFacts {
+        let share = |map: &VocabularyMap| map.shared() as f64 / target.vocabulary.vocab().max(1) as f64;
+        let shared_vocabulary = self.map.as_ref().map_or(1.0, share);
+        DraftFacts { model: ModelFacts::of(&self.checkpoint), shared_vocabulary }
     }
 }
 

@@ -10,7 +10,7 @@ use spec_runtime::{Constraint, DraftWith, Form, Grammars, Request, RequestRule, 
 
 use crate::fields::{Body, shown};
 use crate::tools::{self, ToolStyle, Tools};
-use crate::{ApiError, Language};
+use crate::{ApiError, Language, Observers};
 
 /// Answers that one request may ask for, over all its prompts.
 const MOST_CHOICES: usize = 64;
@@ -63,6 +63,7 @@ pub(crate) struct Effective {
 pub(crate) struct Composer {
     pub(crate) language: Arc<dyn Language>,
     pub(crate) limits: RequestLimits,
+    observers: Option<Observers>,
     /// Why there are none, where the vocabulary does not allow grammars.
     pub(crate) grammars: Result<Grammars, String>,
     /// Bytes of the longest token: a text of more than a context of such cannot fit, and need not be read.
@@ -72,13 +73,13 @@ pub(crate) struct Composer {
 }
 
 impl Composer {
-    pub(crate) fn new(language: Arc<dyn Language>, limits: RequestLimits) -> Self {
+    pub(crate) fn new(language: Arc<dyn Language>, limits: RequestLimits, observers: Option<Observers>) -> Self {
         let grammars = Grammars::new(&*language, language.end_ids()).map_err(|error| error.to_string());
         let longest =
             (0..language.vocab() as Token).map(|id| language.label(id).len().max(language.bytes(id).len())).max();
         let render = |conversation: &Conversation<'_>| render(&*language, conversation);
         let tool_style = ToolStyle::of(&render);
-        Self { language, limits, grammars, longest: longest.unwrap_or(1).max(1), tool_style }
+        Self { language, limits, observers, grammars, longest: longest.unwrap_or(1).max(1), tool_style }
     }
 
     /// The generations of a body of `/v1/completions`.
@@ -168,6 +169,7 @@ impl Composer {
                     Some(form) => Some(self.call(form)?),
                     None => format.map_or(Ok(None), |format| self.constraint(format))?,
                 };
+                request.observers = self.observers.as_ref().map_or_else(Vec::new, |observers| observers());
                 requests.push(request);
             }
         }

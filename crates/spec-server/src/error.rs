@@ -133,7 +133,9 @@ impl axum::response::IntoResponse for ApiError {
 /// A text that is cut, at a character, where it is longer than so many bytes.
 fn brief(mut text: String, most: usize) -> String {
     if text.len() > most {
-        text.truncate(text.floor_char_boundary(most - '…'.len_utf8()));
+        let most = most - '…'.len_utf8();
+        let end = text.char_indices().map(|(at, _)| at).take_while(|&at| at <= most).last();
+        text.truncate(end.unwrap_or(0));
         text.push('…');
     }
     text

@@ -32,4 +32,4 @@ pub use keys::Keys;
 pub use language::Language;
 pub use loading::Loading;
 pub use local::Local;
-pub use server::{Listening, Server, ServerOptions};
+pub use server::{Listening, Observers, Server, ServerOptions};

@@ -10,7 +10,7 @@ use hyper::server::conn::http1;
 use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::server::graceful::GracefulShutdown;
 use hyper_util::service::TowerToHyperService;
-use spec_runtime::Service;
+use spec_runtime::{RoundObserver, Service};
 use tokio::io::AsyncWriteExt as _;
 use tokio::net::TcpStream;
 use tokio::sync::Semaphore;
@@ -28,8 +28,11 @@ const TOLD_WITHIN: Duration = Duration::from_secs(1);
 /// Behind a failure to accept, such as for want of file descriptors.
 const PAUSE: Duration = Duration::from_millis(50);
 
+/// Makes those who are told what the rounds of one generation do.
+pub type Observers = Arc<dyn Fn() -> Vec<Box<dyn RoundObserver>> + Send + Sync>;
+
 /// How the service is run.
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub struct ServerOptions {
     /// The name of the model in answers.
     pub served_model_name: String,
@@ -45,6 +48,8 @@ pub struct ServerOptions {
     pub max_connections: usize,
     /// Whether bodies of requests are logged.
     pub log_prompts: bool,
+    /// Asked once for each generation; `None` has none observed.
+    pub observers: Option<Observers>,
 }
 
 impl Default for ServerOptions {
@@ -57,6 +62,7 @@ impl Default for ServerOptions {
             body_timeout: Duration::from_secs(30),
             max_connections: 512,
             log_prompts: false,
+            observers: None,
         }
     }
 }

@@ -43,6 +43,15 @@ Examples:
 A run that was interrupted goes on where it stopped. Exit codes: 0 every request
 was answered, 1 some failed or are left, 2 the command line was wrong.";
 
+/// Below `spec tune --help`.
+pub(super) const TUNE: &str = "\
+Examples:
+  spec demo --model MODEL.gguf --prompts DIR --length-policy survey --record rounds.jsonl
+  spec tune rounds.jsonl
+
+A survey drafts every length in turn, so that the record has a price for each.
+Records of one target are taken together, of one drafter a table each.";
+
 /// Below `spec serve --help`.
 pub(super) const SERVE: &str = "\
 Examples:

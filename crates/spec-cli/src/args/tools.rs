@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use clap::{Args, Subcommand, ValueEnum};
 
-use super::{BenchSweepArgs, FileArgs, ModelArgs, StorageArgs, threads};
+use super::{BenchSweepArgs, FileArgs, ModelArgs, RecordArgs, StorageArgs, threads};
 use crate::device::DeviceName;
 
 #[derive(Debug, Args)]
@@ -116,6 +116,9 @@ pub(crate) struct DemoArgs {
     /// Tokens to generate at most
     #[arg(long, short = 'n', value_name = "N", default_value_t = 200)]
     pub(crate) max_tokens: usize,
+
+    #[command(flatten)]
+    pub(crate) records: RecordArgs,
 
     /// A JSON line per prompt instead of a table
     #[arg(long)]

@@ -20,6 +20,7 @@ const SETTABLE: &[&str] = &[
     "logit-bias",
     "seed",
     "rule",
+    "epsilon-latency",
     "loss-budget",
     "max-tokens",
     "stop",

@@ -4,6 +4,7 @@ mod batch;
 mod chat;
 mod devices;
 mod real;
+mod records;
 mod requests;
 mod serve;
 mod settings;

@@ -1,5 +1,6 @@
 //! Acceptance rules: which part of a draft stands, and which token follows it.
 
+mod adaptive;
 mod block;
 mod comparison;
 mod follow;
@@ -8,6 +9,7 @@ mod lossy;
 mod rejection;
 mod table;
 
+pub use adaptive::{AdaptiveEpsilon, Tolerance};
 pub use block::Block;
 pub use comparison::Comparison;
 pub use follow::{Coupled, Greedy};

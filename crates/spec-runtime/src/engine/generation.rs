@@ -191,6 +191,13 @@ impl Generation {
         }
     }
 
+    /// Tells its observers that it has ended, if it has.
+    pub(super) fn conclude(&mut self) {
+        if self.finished {
+            self.request.observers.iter_mut().for_each(|observer| observer.ended(&self.completion));
+        }
+    }
+
     pub(super) fn end(&mut self, reason: FinishReason) {
         self.completion.finish = reason;
         self.finished = true;

@@ -1,6 +1,11 @@
 //! What answers are, however they are asked for.
 
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+
 use serde_json::{Value, json};
+use spec_runtime::{RoundObserver, RoundReport};
+use spec_server::ServerOptions;
 
 use crate::Setup;
 
@@ -240,4 +245,33 @@ fn one_drafter_alone_can_be_asked_for_and_one_that_is_not_there_is_refused() {
         "{}",
         refusal.text()
     );
+}
+
+/// Tokens that the rounds of all generations emitted.
+struct Counted(Arc<AtomicUsize>);
+
+impl RoundObserver for Counted {
+    fn round(&mut self, report: &RoundReport<'_>) {
+        self.0.fetch_add(report.emitted.len(), Relaxed);
+    }
+}
+
+#[test]
+fn every_generation_of_a_request_is_observed() {
+    let (made, told) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicUsize::new(0)));
+    let observers = {
+        let (made, told) = (Arc::clone(&made), Arc::clone(&told));
+        move || {
+            made.fetch_add(1, Relaxed);
+            vec![Box::new(Counted(Arc::clone(&told))) as Box<dyn RoundObserver>]
+        }
+    };
+    let options = ServerOptions { observers: Some(Arc::new(observers)), ..ServerOptions::default() };
+    let server = Setup { options, ..Setup::default() }.start();
+    let body = json!({ "prompt": ["one ", "two "], "n": 2, "max_tokens": 30, "temperature": 1, "seed": 3 });
+    let answer = server.post("/v1/completions", &body).ok();
+    assert_eq!(made.load(Relaxed), 4);
+    assert_eq!(answer["usage"]["completion_tokens"], told.load(Relaxed));
+    let unseen = Setup::default().start().post("/v1/completions", &body).ok();
+    assert_eq!(unseen["choices"], answer["choices"]);
 }
