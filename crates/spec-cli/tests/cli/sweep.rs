@@ -152,6 +152,7 @@ fn studies_that_cannot_be_made_are_refused_in_one_line() {
         ("--rules rejecton", 2, &["rejecton", "rejection"]),
         ("--seeds 2", 2, &["--seeds"]),
         ("--loss-budget -1", 2, &["--loss-budget", "nats"]),
+        ("--draft ngram --rules epsilon-published", 2, &["epsilon-published", "ngram"]),
         ("--max-tokens 300", 2, &["--max-tokens 300", "256 positions"]),
     ] {
         files.sweep(flags, &prompts, &out).refused(code, words);

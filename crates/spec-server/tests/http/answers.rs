@@ -52,6 +52,23 @@ fn report_187_speculation_shows_in_the_timings_and_leaves_the_text_as_it_is() {
 }
 
 #[test]
+fn a_lossy_answer_says_what_it_forgave_and_keeps_its_budget() {
+    let server = Setup::default().start();
+    let ask = |speculation: Value| {
+        let body = json!({ "prompt": WORDS, "max_tokens": 120, "temperature": 0, "speculation": speculation });
+        server.post("/v1/completions", &body).ok()
+    };
+    // With this tolerance every proposal stands.
+    let lossy = |budget: Option<f64>| ask(json!({ "rule": "epsilon:1", "draft_len": 4, "loss_budget": budget }));
+    let spent = |answer: &Value| answer["speculation"]["forgiven"]["log_ratio"].as_f64().expect("a number");
+    let (plain, free) = (ask(json!({ "enabled": false })), lossy(None));
+    assert!(spent(&free) > 1.0 && free["choices"] != plain["choices"], "{free}");
+    let held = lossy(Some(spent(&free) / 2.0));
+    assert!(spent(&held) > 0.0 && spent(&held) <= spent(&free) / 2.0, "{held}");
+    assert_eq!(lossy(Some(0.0))["choices"], plain["choices"]);
+}
+
+#[test]
 fn report_19_concurrent_seeds_give_what_each_gives_alone() {
     let server = Setup::default().start();
     let body = |seed: i64| json!({ "prompt": WORDS, "max_tokens": 80, "temperature": 1, "seed": seed });

@@ -37,6 +37,7 @@ fn report_51_what_is_not_supported_is_refused_by_its_name() {
         ("speculation.drafter", json!("oracle")),
         ("speculation.draft_len", json!(65)),
         ("speculation.rule", json!("luck")),
+        ("speculation.loss_budget", json!(-1)),
         ("speculation.mode", json!(1)),
         ("prompt", json!(1)),
         ("prompt", json!([1.5])),

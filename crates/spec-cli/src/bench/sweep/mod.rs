@@ -15,7 +15,7 @@ use anyhow::{Context, Result, bail};
 use indicatif::{ProgressBar, ProgressStyle};
 use spec_core::{Fixed, RuleName, SamplingParams, Token};
 use spec_figures::Spread;
-use spec_runtime::{Completion, Engine, Request, SpeculationStats, StopRules};
+use spec_runtime::{Completion, Engine, Request, RuntimeError, SpeculationStats, StopRules};
 
 use crate::args::BenchSweepArgs;
 use crate::session::{Opened, Session};
@@ -23,7 +23,7 @@ use crate::{demo, usage};
 use figures::Study;
 use quality::Teacher;
 
-/// Tokens of the runs before the first that counts: they load the draft model and fill caches.
+/// Tokens of the runs before the first that counts: they load the draft model, fill caches, and show what a drafter cannot do.
 const WARM_UP: usize = 8;
 
 pub(crate) fn sweep(args: &BenchSweepArgs) -> Result<ExitCode> {
@@ -145,9 +145,12 @@ impl Bench<'_> {
             ProgressStyle::with_template("{msg} {bar:30} {pos}/{len}, {eta} left")
                 .unwrap_or_else(|_| ProgressStyle::default_bar()),
         );
-        if let (Some((_, prompt)), Some(setting)) = (prompts.first(), self.settings.first()) {
-            plain.generate(self.request(prompt, 1, None, WARM_UP), &mut |_| {})?;
-            speculative.generate(self.request(prompt, 1, Some(setting), WARM_UP), &mut |_| {})?;
+        if let Some((_, prompt)) = prompts.first() {
+            plain.generate(self.request(prompt, 1, None, WARM_UP), &mut |_| {}).map_err(refused)?;
+            for setting in &self.settings {
+                let request = self.request(prompt, 1, Some(setting), WARM_UP);
+                speculative.generate(request, &mut |_| {}).map_err(refused)?;
+            }
         }
         for repeat in 0..self.args.repeats {
             for run in &mut runs {
@@ -244,6 +247,14 @@ impl Bench<'_> {
         }
         bar.finish_and_clear();
         Ok(cases)
+    }
+}
+
+/// What the flags have asked for and cannot be had.
+fn refused(error: RuntimeError) -> anyhow::Error {
+    match error {
+        RuntimeError::BadRequest { .. } => usage(error.to_string()),
+        other => other.into(),
     }
 }
 
