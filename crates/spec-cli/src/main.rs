@@ -19,10 +19,12 @@ mod memory;
 mod nearest;
 mod printer;
 mod pull;
+mod quantize;
 mod refusal;
 mod report;
 mod serve;
 mod session;
+mod storage;
 mod tokenize;
 
 use std::process::ExitCode;
@@ -60,6 +62,7 @@ fn run(command: Command, line: &CommandLine) -> anyhow::Result<ExitCode> {
         },
         Command::Demo(args) => demo::run(&args),
         Command::Pull(args) => pull::run(&args),
+        Command::Quantize(args) => quantize::run(&args),
         Command::Doctor(args) => doctor::run(&args),
         Command::Completions(args) => manual::completions(&args),
         Command::Man(args) => manual::man(&args),

@@ -13,7 +13,7 @@ use spec_runtime::{MemoryWatch, Scheduler, SchedulerOptions, Service, TokenRole,
 use spec_server::{Keys, Language, Listening, RequestLimits, Server, ServerOptions};
 
 use crate::args::{AnswersArgs, ModelArgs, ServeArgs};
-use crate::memory::{Room, Size};
+use crate::memory::{Room, Run, Size};
 use crate::session::{Opened, Session, Vocabulary};
 use crate::usage;
 
@@ -76,8 +76,11 @@ pub(crate) fn run(args: ServeArgs) -> Result<ExitCode> {
     if keys.is_none() && !address.ip().is_loopback() {
         tracing::warn!("{} is open to other machines, and there are no keys: --api-keys FILE", shown(address.ip()));
     }
-    let Ready { language, service, limits, name, drafter, watch: _watch } =
+    let Ready { language, service, limits, name, drafter, watch: _watch, plan } =
         load(args.model, &args.answers, &opened, context, args.max_queue)?;
+    if let Some(plan) = plan {
+        eprint!("memory, at most:\n{}", plan.table());
+    }
     let name = args.served_model_name.unwrap_or(name);
     let options = ServerOptions {
         served_model_name: name.clone(),
@@ -118,6 +121,8 @@ pub(crate) struct Ready {
     pub(crate) drafter: String,
     /// Warns while it is there.
     pub(crate) watch: MemoryWatch,
+    /// What all of it takes at most.
+    pub(crate) plan: Option<Run>,
 }
 
 /// Loads the model and its drafters, and starts the thread that schedules them.
@@ -135,6 +140,7 @@ pub(crate) fn load(
         drafter.prepare()?;
     }
     session.notes.print();
+    let plan = session.plan;
     if let Some(warning) = session.device.warning() {
         tracing::warn!("{warning}");
     }
@@ -151,7 +157,7 @@ pub(crate) fn load(
     let language =
         Arc::new(Speech { vocabulary: Arc::clone(&opened.vocabulary), template: opened.checkpoint.chat_template()? });
     let limits = limits(model, context, answers.max_tokens.min(context), answers.max_prompt_tokens);
-    Ok(Ready { language, service, limits, name, drafter, watch })
+    Ok(Ready { language, service, limits, name, drafter, watch, plan })
 }
 
 fn limits(model: ModelArgs, context: usize, max_tokens: usize, max_prompt_tokens: Option<usize>) -> RequestLimits {
