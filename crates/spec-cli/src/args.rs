@@ -25,7 +25,7 @@ pub(crate) use serve::{AnswersArgs, BatchArgs, ServeArgs};
 pub(crate) use sweep::BenchSweepArgs;
 pub(crate) use tools::{
     Bench, BenchArgs, BenchForwardArgs, CompletionsArgs, DemoArgs, DoctorArgs, InspectArgs, LogitsKind, ManArgs,
-    PullArgs, TokenizeArgs,
+    PullArgs, QuantizeArgs, TokenizeArgs,
 };
 pub(crate) use tune::TuneArgs;
 
@@ -68,7 +68,7 @@ pub(crate) enum Command {
     /// Answer the requests of a file into a file, as `serve` would
     #[command(after_help = help::BATCH)]
     Batch(Box<BatchArgs>),
-    /// Show what a model file holds
+    /// Show what a model file holds, or with --plan what a run takes in memory
     Inspect(InspectArgs),
     /// Show how a text is split into tokens
     Tokenize(TokenizeArgs),
@@ -81,6 +81,8 @@ pub(crate) enum Command {
     Tune(TuneArgs),
     /// Bring a model from a hub into the cache, and print where it is
     Pull(PullArgs),
+    /// Write a model file anew with fewer bits a weight, as GGUF
+    Quantize(QuantizeArgs),
     /// Look at this machine and say what is wrong with it, and what to do
     Doctor(DoctorArgs),
     /// Print a script that completes commands and flags in a shell
@@ -119,18 +121,21 @@ pub(crate) enum KvKind {
     Q8,
 }
 
-/// What weights are quantised to while a model is loaded.
+/// What weights are quantised to.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
 pub(crate) enum QuantKind {
     /// 8.5 bits a weight
-    #[value(name = "q8_0")]
+    #[value(name = "q8_0", alias = "q8")]
     Q8_0,
     /// 4.5 bits a weight
-    #[value(name = "q4_0")]
+    #[value(name = "q4_0", alias = "q4")]
     Q4_0,
     /// 4.5 bits a weight, with scales and minima fitted
     #[value(name = "q4_K")]
     Q4K,
+    /// 3.4 bits a weight, with scales fitted
+    #[value(name = "q3_K", alias = "q3")]
+    Q3K,
     /// On Ascend: bytes with a scale for each output, activations quantised row by row
     Int8,
 }
@@ -164,6 +169,31 @@ pub(crate) struct StorageArgs {
     /// Quantise matrices of floats (F32, F16, BF16) to this type while loading; kept as they are when not given
     #[arg(long, value_enum, value_name = "TYPE", help_heading = "Device")]
     pub(crate) quant: Option<QuantKind>,
+}
+
+/// What of a draft model's head is kept in memory.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
+pub(crate) enum HeadKind {
+    /// All of it
+    Whole,
+    /// What drafts are scored with: frequent tokens and those of the text; embeddings are read from the file
+    Trimmed,
+}
+
+/// How a draft model is stored, where that is not as the target. The answer is the same, whatever is chosen.
+#[derive(Clone, Copy, Debug, Args)]
+pub(crate) struct DraftStorageArgs {
+    /// Precision of the draft model's KV cache; that of `--kv` when not given
+    #[arg(long, value_enum, value_name = "KV", help_heading = "Speculation")]
+    pub(crate) draft_kv: Option<KvKind>,
+
+    /// Quantise the draft model to this type while loading it, also from files that are quantised already to more bits
+    #[arg(long, value_enum, value_name = "TYPE", help_heading = "Speculation")]
+    pub(crate) draft_quant: Option<QuantKind>,
+
+    /// What of the draft model's head is kept in memory
+    #[arg(long, value_enum, value_name = "WHAT", default_value_t = HeadKind::Whole, help_heading = "Speculation")]
+    pub(crate) draft_head: HeadKind,
 }
 
 /// How the answer is printed.
@@ -311,6 +341,9 @@ pub(crate) struct ModelArgs {
 
     #[command(flatten)]
     pub(crate) storage: StorageArgs,
+
+    #[command(flatten)]
+    pub(crate) draft_storage: DraftStorageArgs,
 
     /// Memory that may be taken, such as 300MB or 2GiB: what needs more is refused before it is loaded, with what would fit
     #[arg(long, value_name = "SIZE", help_heading = "Device")]

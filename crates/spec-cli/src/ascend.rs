@@ -9,9 +9,10 @@ use indicatif::ProgressBar;
 use spec_ascend::{AscendDevice, AscendModel, AscendStream, DeviceOptions, LoadOptions, MemoryPlan};
 use spec_model::Checkpoint;
 
-use crate::args::{KvKind, QuantKind, StorageArgs};
+use crate::args::{KvKind, QuantKind};
 use crate::device::DeviceName;
 use crate::session::progress_style;
+use crate::storage::Storage;
 use crate::usage;
 
 /// An open device.
@@ -43,7 +44,7 @@ impl Ascend {
         &self,
         stream: &AscendStream,
         checkpoint: &Checkpoint,
-        storage: StorageArgs,
+        storage: Storage,
         context: usize,
     ) -> Result<Arc<AscendModel>> {
         let name = checkpoint.name().to_owned();
@@ -61,7 +62,10 @@ impl Ascend {
 }
 
 /// What the flags mean on Ascend.
-fn options<'a>(storage: StorageArgs, context: usize) -> Result<LoadOptions<'a>> {
+fn options<'a>(storage: Storage, context: usize) -> Result<LoadOptions<'a>> {
+    if storage.requantize || storage.trimmed_head {
+        return Err(usage("--draft-quant and --draft-head are for --device cpu; leave them out"));
+    }
     if storage.kv != KvKind::F16 {
         return Err(usage(
             "--kv: on Ascend the cache has the type of the activations, f16 or bf16; leave the flag out",

@@ -20,11 +20,13 @@ mod nearest;
 mod observers;
 mod printer;
 mod pull;
+mod quantize;
 mod record;
 mod refusal;
 mod report;
 mod serve;
 mod session;
+mod storage;
 mod tokenize;
 mod tune;
 
@@ -65,6 +67,7 @@ fn run(command: Command, line: &CommandLine) -> anyhow::Result<ExitCode> {
         Command::Demo(args) => demo::run(&args),
         Command::Tune(args) => tune::run(&args),
         Command::Pull(args) => pull::run(&args),
+        Command::Quantize(args) => quantize::run(&args),
         Command::Doctor(args) => doctor::run(&args),
         Command::Completions(args) => manual::completions(&args),
         Command::Man(args) => manual::man(&args),

@@ -13,7 +13,7 @@ use spec_runtime::{MemoryWatch, Scheduler, SchedulerOptions, Service, TokenRole,
 use spec_server::{Keys, Language, Listening, RequestLimits, Server, ServerError, ServerOptions};
 
 use crate::args::{AnswersArgs, ModelArgs, ServeArgs};
-use crate::memory::{Room, Size};
+use crate::memory::{Room, Run, Size};
 use crate::session::{Opened, Session, Vocabulary};
 use crate::usage;
 
@@ -89,8 +89,11 @@ pub(crate) fn run(args: ServeArgs) -> Result<ExitCode> {
     // What watches memory is there as long as the thread's result.
     let loader = std::thread::Builder::new().name("loader".into()).spawn(move || -> Result<MemoryWatch> {
         let progress = |done, total| loading.progress(done, total);
-        let Ready { language, service, limits, drafter, watch, .. } =
+        let Ready { language, service, limits, drafter, watch, plan, .. } =
             load(args.model, &args.answers, &opened, context, args.max_queue, &progress)?;
+        if let Some(plan) = plan {
+            eprint!("memory, at most:\n{}", plan.table());
+        }
         loading.done(language, service, limits);
         tracing::info!(
             "{name}; drafts: {drafter}; {} answers at once, {context} positions each",
@@ -135,6 +138,8 @@ pub(crate) struct Ready {
     pub(crate) drafter: String,
     /// Warns while it is there.
     pub(crate) watch: MemoryWatch,
+    /// What all of it takes at most.
+    pub(crate) plan: Option<Run>,
 }
 
 /// Loads the model and its drafters, and starts the thread that schedules them. `progress` is told what is loaded of how much.
@@ -153,6 +158,7 @@ pub(crate) fn load(
         drafter.prepare()?;
     }
     session.notes.print();
+    let plan = session.plan;
     if let Some(warning) = session.device.warning() {
         tracing::warn!("{warning}");
     }
@@ -169,7 +175,7 @@ pub(crate) fn load(
     let language =
         Arc::new(Speech { vocabulary: Arc::clone(&opened.vocabulary), template: opened.checkpoint.chat_template()? });
     let limits = limits(model, context, answers.max_tokens.min(context), answers.max_prompt_tokens);
-    Ok(Ready { language, service, limits, name, drafter, watch })
+    Ok(Ready { language, service, limits, name, drafter, watch, plan })
 }
 
 fn limits(model: ModelArgs, context: usize, max_tokens: usize, max_prompt_tokens: Option<usize>) -> RequestLimits {

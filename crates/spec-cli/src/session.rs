@@ -9,18 +9,19 @@ use anyhow::{Context, Result, anyhow};
 use indicatif::{ProgressBar, ProgressStyle};
 use spec_ascend::AscendStream;
 use spec_core::Token;
-use spec_cpu::{CpuModel, Isa, KvType, LoadOptions, Pool};
-use spec_model::{Checkpoint, Error, Quantizer, TokenKind, Tokenizer};
+use spec_cpu::{CpuModel, Isa, LoadOptions, Pool};
+use spec_model::{Checkpoint, Error, TokenKind, Tokenizer};
 use spec_runtime::{
     CachedDrafter, Chooser, DraftCache, Drafter, Engine, HostStream, LazyModel, Model, ModelConfig, ModelDrafter,
-    NgramDrafter, RuntimeError, Stream, SuffixDrafter, TokenRole, TokenText, VocabularyMap,
+    NgramDrafter, RuntimeError, Stream, SuffixDrafter, TokenRole, TokenText, VocabularyMap, resident_memory,
 };
 
-use crate::args::{DraftKind, KvKind, ModelArgs, QuantKind, StorageArgs};
+use crate::args::{DraftKind, ModelArgs};
 use crate::ascend::Ascend;
 use crate::device::{CUDA_IS_NOT_BUILT, DeviceName};
-use crate::memory::Room;
+use crate::memory::{Models, Room, Run};
 use crate::record::{DraftFacts, ModelFacts};
+use crate::storage::Storage;
 use crate::{memory, pull, usage};
 
 /// Whoever types at this program: what is kept of one text may be of use to the next. Measurements have no tenant, so that nothing of an
@@ -98,7 +99,7 @@ impl Device {
     fn load(
         &self,
         checkpoint: &Checkpoint,
-        storage: StorageArgs,
+        storage: Storage,
         context: usize,
         watch: &dyn Fn(usize, usize),
     ) -> Result<(Arc<dyn Model>, Option<AscendStream>)> {
@@ -115,7 +116,7 @@ impl Device {
     fn load_draft(
         &self,
         checkpoint: Checkpoint,
-        storage: StorageArgs,
+        storage: Storage,
         context: usize,
         notes: &Notes,
     ) -> Result<(Arc<dyn Model>, Option<AscendStream>)> {
@@ -125,20 +126,31 @@ impl Device {
         }
     }
 
-    /// Refuses what `--mem-limit` does not allow.
+    /// What a run will take of the processor's memory; refuses what `--mem-limit` does not allow.
     fn check_memory(
         &self,
         args: &ModelArgs,
         target: &Checkpoint,
-        draft: Option<&Checkpoint>,
+        draft: Option<(&Checkpoint, Storage)>,
         room: Room,
-    ) -> Result<()> {
+    ) -> Result<Option<Run>> {
         match self {
-            Self::Cpu(device) => memory::check(args, device, target, draft, room),
+            Self::Cpu(device) => {
+                let (outline, draft) = (target.outline(), draft.map(|(draft, storage)| (draft.outline(), storage)));
+                let models = Models {
+                    device,
+                    target: (&outline, args.storage.into()),
+                    draft: draft.as_ref().map(|(outline, storage)| (outline, *storage)),
+                    // The vocabulary is there by now, which is most of what the program takes for itself.
+                    program: resident_memory().unwrap_or(0),
+                };
+                memory::check(args.mem_limit, &models, room, target.name())?;
+                models.run(models.choice(room)).map(Some)
+            }
             Self::Ascend(_) if args.mem_limit.is_some() => Err(usage(
                 "--mem-limit is for --device cpu; on Ascend a model that does not fit is refused with its plan in any case",
             )),
-            Self::Ascend(_) => Ok(()),
+            Self::Ascend(_) => Ok(None),
         }
     }
 
@@ -187,7 +199,7 @@ impl CpuDevice {
     }
 
     /// Loads a model for sequences of `context` positions and shows progress on a terminal.
-    pub(crate) fn load(&self, checkpoint: &Checkpoint, storage: StorageArgs, context: usize) -> Result<Arc<CpuModel>> {
+    pub(crate) fn load(&self, checkpoint: &Checkpoint, storage: Storage, context: usize) -> Result<Arc<CpuModel>> {
         self.load_watched(checkpoint, storage, context, &|_, _| {})
     }
 
@@ -195,7 +207,7 @@ impl CpuDevice {
     fn load_watched(
         &self,
         checkpoint: &Checkpoint,
-        storage: StorageArgs,
+        storage: Storage,
         context: usize,
         watch: &dyn Fn(usize, usize),
     ) -> Result<Arc<CpuModel>> {
@@ -218,13 +230,7 @@ impl CpuDevice {
     }
 
     /// A model that is loaded when it is first used. An answer is being printed then: what there is to say waits in `notes`.
-    fn load_later(
-        &self,
-        checkpoint: Checkpoint,
-        storage: StorageArgs,
-        context: usize,
-        notes: Notes,
-    ) -> Result<LazyModel> {
+    fn load_later(&self, checkpoint: Checkpoint, storage: Storage, context: usize, notes: Notes) -> Result<LazyModel> {
         let config = checkpoint.config();
         let will_be = ModelConfig {
             name: config.name.clone(),
@@ -245,10 +251,9 @@ impl CpuDevice {
     }
 
     /// How a model is loaded.
-    pub(crate) fn options<'a>(&self, storage: StorageArgs, context: usize) -> Result<LoadOptions<'a>> {
+    pub(crate) fn options<'a>(&self, storage: Storage, context: usize) -> Result<LoadOptions<'a>> {
         let mut options = LoadOptions::new(Arc::clone(&self.pool));
-        options.kv = kv_type(storage.kv);
-        options.quant = storage.quant.map(quantizer).transpose()?;
+        storage.apply(&mut options)?;
         options.context = Some(context);
         (options.parallel, options.kv_tokens) = (self.parallel, self.kv_tokens);
         options.isa = Some(self.isa);
@@ -278,23 +283,6 @@ pub(crate) fn progress_style() -> ProgressStyle {
         .unwrap_or_else(|_| ProgressStyle::default_bar())
 }
 
-pub(crate) fn kv_type(kv: KvKind) -> KvType {
-    match kv {
-        KvKind::F16 => KvType::F16,
-        KvKind::F32 => KvType::F32,
-        KvKind::Q8 => KvType::Q8,
-    }
-}
-
-fn quantizer(quant: QuantKind) -> Result<Quantizer> {
-    Ok(match quant {
-        QuantKind::Q8_0 => Quantizer::Q8_0,
-        QuantKind::Q4_0 => Quantizer::Q4_0,
-        QuantKind::Q4K => Quantizer::Q4K,
-        QuantKind::Int8 => return Err(usage("--quant int8 is for --device ascend; on the CPU q8_0 is as wide")),
-    })
-}
-
 /// Target and drafter, ready to generate.
 pub(crate) struct Session {
     pub(crate) device: Device,
@@ -307,6 +295,8 @@ pub(crate) struct Session {
     pub(crate) draft: Option<DraftFacts>,
     pub(crate) load: Duration,
     pub(crate) notes: Notes,
+    /// What the run takes of the processor's memory; `None` where another device was chosen, or the models were there.
+    pub(crate) plan: Option<Run>,
 }
 
 impl Session {
@@ -348,13 +338,18 @@ impl Session {
             }
             None => None,
         };
+        let draft_storage = Storage::of_draft(args.storage, args.draft_storage);
+        // A copy of the target is there to be compared with it, token for token.
+        let has_shortlist = draft_file.as_ref().is_some_and(|file| file.map.is_some());
+        let draft_storage = Storage { trimmed_head: draft_storage.trimmed_head && has_shortlist, ..draft_storage };
+        let mut plan = None;
         let (device, target, stream) = match loaded {
             Some(loaded) => loaded,
             None => {
                 let device = Device::open(args, room)?;
-                let draft = draft_file.as_ref().map(|file| &file.checkpoint);
-                device.check_memory(args, &opened.checkpoint, draft, room)?;
-                let (target, stream) = device.load(&opened.checkpoint, args.storage, context, watch)?;
+                let draft = draft_file.as_ref().map(|file| (&file.checkpoint, draft_storage));
+                plan = device.check_memory(args, &opened.checkpoint, draft, room)?;
+                let (target, stream) = device.load(&opened.checkpoint, args.storage.into(), context, watch)?;
                 (device, target, stream)
             }
         };
@@ -374,14 +369,13 @@ impl Session {
                 let name = checkpoint.name();
                 eprintln!("{name}: it holds {own} of {context} positions; behind them it drafts nothing");
             }
-            let (model, stream) = device.load_draft(checkpoint, args.storage, own, &notes)?;
+            let (model, stream) = device.load_draft(checkpoint, draft_storage, own, &notes)?;
             let mut drafter = ModelDrafter::new(model);
             if let Some(stream) = stream {
                 drafter = drafter.on_stream(Box::new(stream));
             }
             let drafter = Box::new(match map {
                 Some(map) => drafter.with_vocabulary(map).with_shortlist(),
-                // A copy of the target is there to be compared with it, token for token.
                 None => drafter,
             });
             drafters.push(match args.draft_cache.0 {
@@ -391,7 +385,7 @@ impl Session {
         }
         let drafter = (!drafters.is_empty()).then(|| Box::new(Chooser::new(drafters)) as Box<dyn Drafter>);
         let vocabulary = Arc::clone(&opened.vocabulary);
-        Ok(Self { device, target, stream, vocabulary, drafter, draft: facts, load: begun.elapsed(), notes })
+        Ok(Self { device, target, stream, vocabulary, drafter, draft: facts, load: begun.elapsed(), notes, plan })
     }
 
     /// Where passes of the target go.

@@ -91,7 +91,7 @@ pub(crate) struct BatchArgs {
     pub(crate) answers: AnswersArgs,
 }
 
-fn batch(text: &str) -> Result<usize, String> {
+pub(super) fn batch(text: &str) -> Result<usize, String> {
     match text.parse() {
         Ok(count) if (1..=256).contains(&count) => Ok(count),
         _ => Err("give a number from 1 to 256".into()),

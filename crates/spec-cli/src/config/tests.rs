@@ -18,7 +18,7 @@ fn seen(words: &[String], environment: &[(String, String)]) -> Result<String, St
 }
 
 /// Commands with flags worth keeping, and what they cannot do without.
-fn commands() -> [(Vec<&'static str>, Vec<&'static str>); 9] {
+fn commands() -> [(Vec<&'static str>, Vec<&'static str>); 10] {
     [
         (vec!["generate"], vec!["--model=m.gguf", "--prompt=p"]),
         (vec!["chat"], vec!["--model=m.gguf"]),
@@ -28,6 +28,7 @@ fn commands() -> [(Vec<&'static str>, Vec<&'static str>); 9] {
         (vec!["demo"], vec!["--model=m.gguf", "--prompts=p"]),
         (vec!["bench", "forward"], vec!["--model=m.gguf"]),
         (vec!["bench", "sweep"], vec!["--model=m.gguf", "--prompts=p", "--out=o"]),
+        (vec!["quantize"], vec!["--type=q8_0", "in.gguf", "out.gguf"]),
         (vec!["doctor"], vec![]),
     ]
 }

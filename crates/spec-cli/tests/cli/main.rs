@@ -3,6 +3,7 @@
 mod batch;
 mod chat;
 mod devices;
+mod memory;
 mod real;
 mod records;
 mod requests;
