@@ -1,6 +1,7 @@
 //! The command line as typed. Each flag is defined once; `config` sets flags from the environment and a file.
 
 mod chat;
+mod explain;
 mod help;
 mod record;
 mod sampling;
@@ -16,6 +17,7 @@ use clap::{Args, Parser, Subcommand, ValueEnum};
 use spec_core::{Fixed, LENGTH_POLICIES, LengthPolicy, LengthPolicyName, Token};
 
 pub(crate) use chat::ChatArgs;
+pub(crate) use explain::{ExplainArgs, LastRunArgs};
 pub(crate) use record::RecordArgs;
 pub(crate) use sampling::{SamplingArgs, StopArgs};
 pub(crate) use serve::{AnswersArgs, BatchArgs, ServeArgs};
@@ -76,6 +78,8 @@ pub(crate) enum Command {
     /// Replay records of rounds under every length policy, and say what to set
     #[command(after_help = help::TUNE)]
     Tune(TuneArgs),
+    /// Say what limits the speed of a run, by which figures, and what to change
+    Explain(ExplainArgs),
     /// Bring a model from a hub into the cache, and print where it is
     Pull(PullArgs),
     /// Write a model file anew with fewer bits a weight, as GGUF
@@ -446,6 +450,9 @@ pub(crate) struct GenerateArgs {
 
     #[command(flatten)]
     pub(crate) records: RecordArgs,
+
+    #[command(flatten)]
+    pub(crate) last_run: LastRunArgs,
 
     /// One JSON object with the answer and all figures, instead of text
     #[arg(long, help_heading = "Output")]

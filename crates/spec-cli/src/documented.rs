@@ -13,6 +13,7 @@ const DOCUMENTS: &[(&str, &str)] = &[
     ("docs/README.zh-CN.md", include_str!("../../../docs/README.zh-CN.md")),
     ("docs/ARCHITECTURE.md", include_str!("../../../docs/ARCHITECTURE.md")),
     ("docs/ascend.md", include_str!("../../../docs/ascend.md")),
+    ("docs/explain.md", include_str!("../../../docs/explain.md")),
     ("docs/memory.md", include_str!("../../../docs/memory.md")),
     ("docs/performance.md", include_str!("../../../docs/performance.md")),
     ("docs/tuning.md", include_str!("../../../docs/tuning.md")),

@@ -1,9 +1,11 @@
 //! The binary `spec`.
 
+mod acceptance_watch;
 mod args;
 mod ascend;
 mod batch;
 mod bench;
+mod cache;
 mod chat;
 mod color;
 mod config;
@@ -12,8 +14,10 @@ mod device;
 mod doctor;
 #[cfg(test)]
 mod documented;
+mod explain;
 mod generate;
 mod inspect;
+mod last_run;
 mod manual;
 mod memory;
 mod nearest;
@@ -66,6 +70,7 @@ fn run(command: Command, line: &CommandLine) -> anyhow::Result<ExitCode> {
         },
         Command::Demo(args) => demo::run(&args),
         Command::Tune(args) => tune::run(&args),
+        Command::Explain(args) => explain::run(&args, line),
         Command::Pull(args) => pull::run(&args),
         Command::Quantize(args) => quantize::run(&args),
         Command::Doctor(args) => doctor::run(&args),

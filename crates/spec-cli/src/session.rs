@@ -270,6 +270,12 @@ impl Notes {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).extend(notes);
     }
 
+    /// Adds a line from anywhere.
+    pub(crate) fn writer(&self) -> impl Fn(String) + Send + Sync + 'static {
+        let notes = self.clone();
+        move |note| notes.extend(std::iter::once(note))
+    }
+
     /// Says it on standard error, once.
     pub(crate) fn print(&self) {
         for note in self.0.lock().unwrap_or_else(PoisonError::into_inner).drain(..) {

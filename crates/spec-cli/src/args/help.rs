@@ -62,6 +62,16 @@ Paths: /v1/chat/completions, /v1/completions, /v1/models, /tokenize, /detokenize
 /health, /ready, /metrics, /openapi.json. SIGTERM and Ctrl-C let answers under way
 end; the second one does not.";
 
+/// Below `spec explain --help`.
+pub(super) const EXPLAIN: &str = "\
+Examples:
+  spec explain                                      the last run of generate, chat or demo
+  spec explain -- generate --model MODEL.gguf -p TEXT    run it, then explain it
+  spec explain --log run.jsonl                      what --record run.jsonl has written
+
+The last run is kept as figures alone, without its text, in spec/last-run.jsonl
+of $XDG_CACHE_HOME or ~/.cache. --no-last-run, or SPEC_NO_LAST_RUN=1, keeps none.";
+
 /// Below `spec bench sweep --help`.
 pub(super) const SWEEP: &str = "\
 Examples:

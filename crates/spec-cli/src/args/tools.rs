@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use clap::{Args, Subcommand, ValueEnum};
 
 use super::serve::batch;
-use super::{BenchSweepArgs, DraftStorageArgs, FileArgs, ModelArgs, QuantKind, RecordArgs, StorageArgs, threads};
+use super::{BenchSweepArgs, DraftStorageArgs, FileArgs, LastRunArgs, ModelArgs, QuantKind, RecordArgs, StorageArgs, threads};
 use crate::device::DeviceName;
 
 #[derive(Debug, Args)]
@@ -177,6 +177,9 @@ pub(crate) struct DemoArgs {
 
     #[command(flatten)]
     pub(crate) records: RecordArgs,
+
+    #[command(flatten)]
+    pub(crate) last_run: LastRunArgs,
 
     /// A JSON line per prompt instead of a table
     #[arg(long)]

@@ -30,6 +30,7 @@ fn commands() -> [(Vec<&'static str>, Vec<&'static str>); 10] {
         (vec!["bench", "sweep"], vec!["--model=m.gguf", "--prompts=p", "--out=o"]),
         (vec!["quantize"], vec!["--type=q8_0", "in.gguf", "out.gguf"]),
         (vec!["doctor"], vec![]),
+        (vec!["explain"], vec![]),
     ]
 }
 
