@@ -2,17 +2,20 @@
 
 mod chat;
 mod help;
+mod profile;
 mod serve;
 mod tools;
 
 use std::io::IsTerminal;
 use std::path::PathBuf;
+use std::sync::Arc;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use spec_core::{Fixed, LENGTH_POLICIES, LengthPolicy, LengthPolicyName, RULES, RuleName, SamplingParams, Token};
 use spec_runtime::StopRules;
 
 pub(crate) use chat::ChatArgs;
+pub(crate) use profile::{ProfileArgs, ProfileStatsArgs, ProfileTask};
 pub(crate) use serve::{AnswersArgs, BatchArgs, ServeArgs};
 pub(crate) use tools::{
     Bench, BenchArgs, BenchForwardArgs, CompletionsArgs, DemoArgs, DoctorArgs, InspectArgs, LogitsKind, ManArgs,
@@ -21,7 +24,9 @@ pub(crate) use tools::{
 
 use crate::color::{ColorKind, Shown};
 use crate::device::DeviceName;
+use crate::logs::LogFormat;
 use crate::memory::Size;
+use crate::profile::Trace;
 
 /// Faster generation from large language models, token for token the same as without.
 #[derive(Debug, Parser)]
@@ -42,6 +47,10 @@ pub(crate) struct Cli {
     /// Print the value of every flag of the command, and where it comes from, and do nothing
     #[arg(long, global = true, help_heading = "Configuration")]
     pub(crate) print_config: bool,
+
+    /// How the log on standard error is written; SPEC_LOG says what it holds
+    #[arg(long, value_enum, value_name = "FORMAT", global = true, help_heading = "Configuration")]
+    pub(crate) log_format: Option<LogFormat>,
 }
 
 #[derive(Debug, Subcommand)]
@@ -66,6 +75,9 @@ pub(crate) enum Command {
     Bench(BenchArgs),
     /// Run prompts plain and speculative, compare the token ids, and print what speculation gains
     Demo(DemoArgs),
+    /// Trace a command for Perfetto or Chrome, or sum up a trace
+    #[command(after_help = help::PROFILE)]
+    Profile(ProfileArgs),
     /// Bring a model from a hub into the cache, and print where it is
     Pull(PullArgs),
     /// Look at this machine and say what is wrong with it, and what to do
@@ -252,6 +264,10 @@ pub(crate) struct ModelArgs {
     /// Memory that may be taken, such as 300MB or 2GiB: what needs more is refused before it is loaded, with what would fit
     #[arg(long, value_name = "SIZE", help_heading = "Device")]
     pub(crate) mem_limit: Option<Size>,
+
+    /// Where its rounds are traced: set by `spec profile`, which has read the flags of another command.
+    #[arg(skip)]
+    pub(crate) trace: Option<Arc<Trace>>,
 }
 
 impl ModelArgs {

@@ -20,18 +20,18 @@ const MOST_BYTES: usize = 32 << 20;
 const INTERRUPTED: i32 = 130;
 
 pub(crate) fn run(args: BatchArgs) -> Result<ExitCode> {
-    tracing_subscriber::fmt().with_writer(std::io::stderr).with_target(false).init();
     // Told before a model is loaded for nothing.
     std::fs::File::open(&args.input).with_context(|| args.input.display().to_string())?;
     let (opened, context) = serve::open(&args.model, &args.answers)?;
     let at_once = args.answers.max_batch;
     // A request may ask for several answers, which wait for each other and are not refused.
-    let Ready { language, service, limits, name, .. } =
+    let Ready { language, service, limits, name, observers, .. } =
         serve::load(args.model, &args.answers, &opened, context, 64 * at_once)?;
     let options = ServerOptions {
         served_model_name: name,
         max_body_bytes: MOST_BYTES,
         body_timeout: std::time::Duration::MAX,
+        observers,
         ..ServerOptions::default()
     };
     let local = Local::new(language, service, limits, options)?;

@@ -9,6 +9,7 @@ use spec_core::Token;
 use spec_runtime::{Completion, Engine, Request, StopRules};
 
 use crate::args::DemoArgs;
+use crate::observers::Observers;
 use crate::session::{Opened, Session};
 use crate::usage;
 
@@ -17,6 +18,7 @@ pub(crate) fn run(args: &DemoArgs) -> Result<ExitCode> {
     let prompts = prompts(&args.prompts, &opened)?;
     let longest = prompts.iter().map(|(_, tokens)| tokens.len()).max().unwrap_or(0);
     let context = (longest + args.max_tokens).min(opened.checkpoint.config().context_length);
+    let observers = Observers::open(&args.model, &opened)?;
     let mut session = Session::load(&args.model, &opened, context)?;
     if let Some(warning) = session.device.warning() {
         eprintln!("spec: {warning}");
@@ -34,8 +36,8 @@ pub(crate) fn run(args: &DemoArgs) -> Result<ExitCode> {
     }
     let (mut equal, mut drafted, mut ratios) = (true, 0, Vec::new());
     for (name, tokens) in prompts {
-        let expected = answer(&mut plain, &opened, args, tokens.clone())?;
-        let got = answer(&mut speculative, &opened, args, tokens)?;
+        let expected = answer(&mut plain, &opened, args, tokens.clone(), &observers)?;
+        let got = answer(&mut speculative, &opened, args, tokens, &observers)?;
         let row = Row::new(&name, &expected, &got);
         equal &= row.equal;
         drafted += got.speculation.drafted;
@@ -103,12 +105,19 @@ impl<'a> Row<'a> {
     }
 }
 
-fn answer(engine: &mut Engine, opened: &Opened, args: &DemoArgs, prompt: Vec<Token>) -> Result<Completion> {
+fn answer(
+    engine: &mut Engine,
+    opened: &Opened,
+    args: &DemoArgs,
+    prompt: Vec<Token>,
+    observers: &Observers,
+) -> Result<Completion> {
     let stop =
         StopRules { end_ids: opened.tokenizer().end_ids().to_vec(), texts: Vec::new(), max_tokens: args.max_tokens };
     let draft_len = args.model.lengths().map_err(usage)?;
     let draft_width = args.model.draft_width.unwrap_or(usize::MAX);
-    let request = Request { stop, draft_len, draft_width, ..Request::new(prompt, args.max_tokens) };
+    let observers = observers.for_request();
+    let request = Request { stop, draft_len, draft_width, observers, ..Request::new(prompt, args.max_tokens) };
     Ok(engine.generate(request, &mut |_| {})?)
 }
 

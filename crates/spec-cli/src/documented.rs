@@ -13,6 +13,7 @@ const DOCUMENTS: &[(&str, &str)] = &[
     ("docs/README.zh-CN.md", include_str!("../../../docs/README.zh-CN.md")),
     ("docs/ARCHITECTURE.md", include_str!("../../../docs/ARCHITECTURE.md")),
     ("docs/ascend.md", include_str!("../../../docs/ascend.md")),
+    ("docs/observability.md", include_str!("../../../docs/observability.md")),
     ("docs/performance.md", include_str!("../../../docs/performance.md")),
     ("docs/testing.md", include_str!("../../../docs/testing.md")),
     ARTICLE,

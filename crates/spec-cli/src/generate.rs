@@ -9,6 +9,7 @@ use spec_model::Message;
 use spec_runtime::{CancelToken, Constraint, DraftWith, Grammars, Request, RuntimeError};
 
 use crate::args::GenerateArgs;
+use crate::observers::Observers;
 use crate::printer::Printer;
 use crate::session::{Opened, Session};
 use crate::{color, report, usage};
@@ -23,6 +24,7 @@ pub(crate) fn run(args: GenerateArgs) -> Result<ExitCode> {
     let context = context(&args, prompt.len(), opened.checkpoint.config().context_length)?;
     let constraint = constraint(&args, &opened)?;
 
+    let observers = Observers::open(&args.model, &opened)?;
     let mut session = Session::load(&args.model, &opened, context)?;
     let mut engine = session.engine();
     let drafter = engine.drafter().unwrap_or("none").to_owned();
@@ -38,7 +40,7 @@ pub(crate) fn run(args: GenerateArgs) -> Result<ExitCode> {
         draft_width: args.model.draft_width.unwrap_or(usize::MAX),
         logprobs: args.logprobs,
         constraint,
-        observers: Vec::new(),
+        observers: observers.for_request(),
         cancel: cancel.clone(),
         tenant: crate::session::TENANT,
         draft_with: DraftWith::All,

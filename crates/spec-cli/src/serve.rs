@@ -14,6 +14,7 @@ use spec_server::{Keys, Language, Listening, RequestLimits, Server, ServerOption
 
 use crate::args::{AnswersArgs, ModelArgs, ServeArgs};
 use crate::memory::{Room, Size};
+use crate::observers::Observers;
 use crate::session::{Opened, Session, Vocabulary};
 use crate::usage;
 
@@ -67,7 +68,6 @@ impl Language for Speech {
 }
 
 pub(crate) fn run(args: ServeArgs) -> Result<ExitCode> {
-    tracing_subscriber::fmt().with_writer(std::io::stderr).with_target(false).init();
     let keys = args.api_keys.as_deref().map(Keys::read).transpose()?;
     let (opened, context) = open(&args.model, &args.answers)?;
     // Before what takes long, so that an address that is taken is told at once. Who connects meanwhile waits.
@@ -76,7 +76,7 @@ pub(crate) fn run(args: ServeArgs) -> Result<ExitCode> {
     if keys.is_none() && !address.ip().is_loopback() {
         tracing::warn!("{} is open to other machines, and there are no keys: --api-keys FILE", shown(address.ip()));
     }
-    let Ready { language, service, limits, name, drafter, watch: _watch } =
+    let Ready { language, service, limits, name, drafter, observers, watch: _watch } =
         load(args.model, &args.answers, &opened, context, args.max_queue)?;
     let name = args.served_model_name.unwrap_or(name);
     let options = ServerOptions {
@@ -84,6 +84,7 @@ pub(crate) fn run(args: ServeArgs) -> Result<ExitCode> {
         keys,
         max_body_bytes: args.max_body.0,
         log_prompts: args.log_prompts,
+        observers,
         ..ServerOptions::default()
     };
     let server = Server::new(listening, language, service, limits, options);
@@ -116,6 +117,7 @@ pub(crate) struct Ready {
     /// The model's.
     pub(crate) name: String,
     pub(crate) drafter: String,
+    pub(crate) observers: Option<spec_server::Observers>,
     /// Warns while it is there.
     pub(crate) watch: MemoryWatch,
 }
@@ -129,6 +131,7 @@ pub(crate) fn load(
     max_queue: usize,
 ) -> Result<Ready> {
     let room = Room { context, parallel: answers.max_batch, kv_tokens: answers.kv_tokens };
+    let observers = Observers::open(&model, opened)?.shared();
     let mut session = Session::load(&model, opened, room)?;
     if let Some(drafter) = &mut session.drafter {
         // Nobody's first answer waits for it.
@@ -151,7 +154,7 @@ pub(crate) fn load(
     let language =
         Arc::new(Speech { vocabulary: Arc::clone(&opened.vocabulary), template: opened.checkpoint.chat_template()? });
     let limits = limits(model, context, answers.max_tokens.min(context), answers.max_prompt_tokens);
-    Ok(Ready { language, service, limits, name, drafter, watch })
+    Ok(Ready { language, service, limits, name, drafter, observers, watch })
 }
 
 fn limits(model: ModelArgs, context: usize, max_tokens: usize, max_prompt_tokens: Option<usize>) -> RequestLimits {

@@ -53,6 +53,15 @@ Paths: /v1/chat/completions, /v1/completions, /v1/models, /tokenize, /detokenize
 /health, /ready, /metrics, /openapi.json. SIGTERM and Ctrl-C let answers under way
 end; the second one does not.";
 
+/// Below `spec profile --help`.
+pub(super) const PROFILE: &str = "\
+Examples:
+  spec profile -o NAME -- generate --model MODEL.gguf -p 'def fibonacci(n):'
+  spec profile stats NAME.json
+
+The lanes are the host, the draft's stream and the target's; the counters are
+acceptance and memory.";
+
 /// Below `spec completions --help`.
 pub(super) const COMPLETIONS: &str = "\
   bash: spec completions bash > ~/.local/share/bash-completion/completions/spec

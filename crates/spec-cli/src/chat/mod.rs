@@ -20,6 +20,7 @@ use spec_runtime::{Completion, DraftWith, Engine, FinishReason, Request, Session
 use crate::args::{ChatArgs, OutputKind};
 use crate::color::{self, ColorKind};
 use crate::config::CommandLine;
+use crate::observers::Observers;
 use crate::printer::Printer;
 use crate::session::{Opened, Session};
 use crate::{report, usage};
@@ -48,6 +49,7 @@ struct Chat<'a> {
     template: ChatTemplate,
     session: Session,
     engine: Engine,
+    observers: Observers,
     /// What is kept of the text from one answer to the next.
     text: Text,
     conversation: Conversation,
@@ -80,9 +82,11 @@ impl<'a> Chat<'a> {
         if context > trained || context == 0 {
             return Err(usage(format!("--context {context}: the model was trained for {trained} positions")));
         }
+        let observers = Observers::open(&args.model, &opened)?;
         let mut session = Session::load(&args.model, &opened, context)?;
         let engine = session.engine();
         Ok(Self {
+            observers,
             settings: Settings::new(line),
             template,
             session,
@@ -255,7 +259,7 @@ impl<'a> Chat<'a> {
             draft_width: self.args.model.draft_width.unwrap_or(usize::MAX),
             logprobs: None,
             constraint: None,
-            observers: Vec::new(),
+            observers: self.observers.for_request(),
             cancel: cancel.clone(),
             tenant: crate::session::TENANT,
             draft_with: DraftWith::All,

@@ -103,6 +103,12 @@ impl CommandLine {
         Self::read(words, self.environment.clone())
     }
 
+    /// Another command in the same environment.
+    pub(crate) fn of_command(&self, words: Vec<OsString>) -> Result<Self, Refusal> {
+        let program = self.words.first().cloned().unwrap_or_default();
+        Self::read(std::iter::once(program).chain(words).collect(), self.environment.clone())
+    }
+
     /// What was read, typed.
     pub(crate) fn parsed(&self) -> Result<Cli, Refusal> {
         Ok(Cli::from_arg_matches(&self.matches).map_err(|error| error.format(&mut self.command.clone()))?)
@@ -123,6 +129,11 @@ impl CommandLine {
         let arg = self.leaf().get_arguments().find(|arg| arg.get_long() == Some(long))?;
         let values: Vec<String> = raw(self.leaf_matches(), arg.get_id().as_str());
         (!values.is_empty()).then(|| values.join(" "))
+    }
+
+    /// A variable of the environment; `None` when it is empty too.
+    pub(crate) fn variable(&self, name: &str) -> Option<&str> {
+        self.environment.get(name).map(String::as_str).filter(|value| !value.is_empty())
     }
 
     fn leaf(&self) -> &Command {

@@ -3,6 +3,7 @@
 mod batch;
 mod chat;
 mod devices;
+mod logs;
 mod real;
 mod requests;
 mod serve;
