@@ -82,9 +82,10 @@ Exit codes: 0 measured, whatever the figures; 1 answers differed, or it failed; 
         details: "\
 cargo xtask soak [--minutes N] [--rate X] [--seed N] [--model FILE] [--release] [-- WORDS]
 
-Starts `spec serve` on SmolLM2 with a short queue. Clients come by chance and in bursts: they ask and read, leave, read slowly,
-send what is no JSON, 10 MB, headers without end, and more. Afterwards: every client got an answer or a reason, some answers
-asked again alone are equal, nothing runs, waits or holds a KV block, memory is flat, nothing panicked, and it ends when asked.
+Starts `spec serve` on SmolLM2 with a short queue and a KV cache that two long answers fill. Clients come by chance and in
+bursts: they ask and read, leave, read slowly, send what is no JSON, 10 MB, headers without end, and more. Afterwards: every
+client got an answer or a reason, some answers asked again alone are equal, queue and cache were full at times, nothing runs,
+waits or holds a KV block, memory is flat, nothing panicked, and it ends when asked.
 
   --minutes N   how long they come (1)         --rate X      clients a second between bursts (2.5)
   --seed N      other traffic                  --release     built optimised

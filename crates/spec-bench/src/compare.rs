@@ -9,6 +9,7 @@ use std::process::Command;
 use anyhow::{Context, Result, bail, ensure};
 use clap::Args;
 use serde_json::json;
+use spec_figures::{Spread, Table, ratios};
 
 use crate::contention::{Contention, Ticks};
 use crate::engine::{Passes, Spec};
@@ -16,8 +17,6 @@ use crate::launcher::{Launcher, capture, last_line, run as run_command};
 use crate::machine::{self, Machine};
 use crate::options::write;
 use crate::progress::Progress;
-use crate::statistics::{Spread, ratios};
-use crate::table::Table;
 
 #[derive(Debug, Args)]
 pub(crate) struct Options {

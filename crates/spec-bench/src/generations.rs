@@ -4,9 +4,9 @@ use std::collections::BTreeMap;
 
 use anyhow::{Result, bail};
 use serde::Serialize;
+use spec_figures::{Spread, geometric_mean, ratios};
 
 use crate::engine::{Generation, Position, Sampling};
-use crate::statistics::{Spread, geometric_mean, ratios};
 
 /// What an answer was asked for.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug)]

@@ -33,8 +33,6 @@ mod serve;
 mod server;
 mod soak;
 mod startup;
-mod statistics;
-mod table;
 
 use std::process::ExitCode;
 

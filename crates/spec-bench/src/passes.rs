@@ -4,9 +4,9 @@ use std::collections::BTreeMap;
 
 use anyhow::{Result, ensure};
 use serde::Serialize;
+use spec_figures::{Spread, ratios};
 
 use crate::engine::{Forward, Pass};
-use crate::statistics::{Spread, ratios};
 
 /// Row counts that are timed: those of drafts up to a full tile of eight, and of two tiles.
 pub(crate) const ROWS: [usize; 8] = [1, 2, 3, 4, 6, 8, 12, 16];

@@ -1,62 +1,17 @@
-//! The plots, each as SVG and as PNG.
+//! The plots of passes and drafters.
 
-use std::path::Path;
-use std::sync::OnceLock;
-
-use anyhow::{Result, anyhow, ensure};
 use plotters::coord::Shift;
-use plotters::coord::types::RangedCoordf64;
 use plotters::element::DashedPathElement;
 use plotters::prelude::*;
 use plotters::style::text_anchor::{HPos, Pos, VPos};
-use plotters::style::{FontStyle, register_font};
+use spec_figures::{Drawn, FONT, Plot, colour, dotted, legend, plain};
 
 use crate::engine::Position;
 use crate::generations::CaseFigures;
 use crate::passes::PassFigures;
 
-pub(crate) const FONT: &str = "sans-serif";
-/// Told apart also by eyes that see few colours, after Okabe and Ito.
-const COLOURS: [RGBColor; 7] = [
-    RGBColor(86, 86, 86),
-    RGBColor(0, 114, 178),
-    RGBColor(213, 94, 0),
-    RGBColor(0, 158, 115),
-    RGBColor(204, 121, 167),
-    RGBColor(86, 180, 233),
-    RGBColor(230, 159, 0),
-];
 /// Positions with fewer drafted tokens say nothing about their acceptance.
 const LEAST_DRAFTED: usize = 10;
-
-pub(crate) fn colour(at: usize) -> RGBColor {
-    COLOURS[at % COLOURS.len()]
-}
-
-/// Something to draw on any backend.
-pub(crate) trait Plot {
-    /// Width and height in pixels.
-    fn size(&self) -> (u32, u32);
-
-    fn draw<B: DrawingBackend>(&self, area: &DrawingArea<B, Shift>) -> Result<()>;
-
-    /// Writes `stem` with the endings svg and png.
-    fn save(&self, stem: &Path) -> Result<()> {
-        static REGISTERED: OnceLock<bool> = OnceLock::new();
-        let registered =
-            REGISTERED.get_or_init(|| register_font(FONT, FontStyle::Normal, notosans::REGULAR_TTF).is_ok());
-        ensure!(*registered, "the plots' font is none");
-        let svg = stem.with_extension("svg");
-        self.draw(&SVGBackend::new(&svg, self.size()).into_drawing_area())?;
-        let png = stem.with_extension("png");
-        self.draw(&BitMapBackend::new(&png, self.size()).into_drawing_area())
-    }
-}
-
-/// plotters' errors carry the backend's, which live no longer than it does.
-pub(crate) fn plain<E: std::fmt::Display>(error: E) -> anyhow::Error {
-    anyhow!("a plot cannot be drawn: {error}")
-}
 
 /// Milliseconds by rows, a line for each context, beside the two ceilings.
 pub(crate) struct RowTimes<'a>(pub(crate) &'a PassFigures);
@@ -66,7 +21,7 @@ impl Plot for RowTimes<'_> {
         (900, 560)
     }
 
-    fn draw<B: DrawingBackend>(&self, area: &DrawingArea<B, Shift>) -> Result<()> {
+    fn draw<B: DrawingBackend>(&self, area: &DrawingArea<B, Shift>) -> Drawn {
         let figures = self.0;
         let points = || figures.contexts.iter().flat_map(|context| &context.rows);
         let most_rows = points().map(|row| row.rows).max().unwrap_or(1) as f64;
@@ -125,7 +80,7 @@ impl Plot for Speeds<'_> {
         (1100, 60 + 380 * self.panels.len() as u32)
     }
 
-    fn draw<B: DrawingBackend>(&self, area: &DrawingArea<B, Shift>) -> Result<()> {
+    fn draw<B: DrawingBackend>(&self, area: &DrawingArea<B, Shift>) -> Drawn {
         area.fill(&WHITE).map_err(plain)?;
         let area = area.titled(&self.title, (FONT, 20)).map_err(plain)?;
         for ((heading, cases), area) in self.panels.iter().zip(area.split_evenly((self.panels.len().max(1), 1))) {
@@ -136,12 +91,7 @@ impl Plot for Speeds<'_> {
 }
 
 impl Speeds<'_> {
-    fn panel<B: DrawingBackend>(
-        &self,
-        heading: &str,
-        cases: &[&CaseFigures],
-        area: &DrawingArea<B, Shift>,
-    ) -> Result<()> {
+    fn panel<B: DrawingBackend>(&self, heading: &str, cases: &[&CaseFigures], area: &DrawingArea<B, Shift>) -> Drawn {
         let settings = || cases.iter().flat_map(|case| &case.settings);
         let most = settings().map(|setting| setting.tokens_per_second.most).fold(1e-3, f64::max) * 1.3;
         let mut chart = ChartBuilder::on(area)
@@ -205,7 +155,7 @@ impl Plot for Acceptance {
         (900, 480)
     }
 
-    fn draw<B: DrawingBackend>(&self, area: &DrawingArea<B, Shift>) -> Result<()> {
+    fn draw<B: DrawingBackend>(&self, area: &DrawingArea<B, Shift>) -> Drawn {
         let lines = self.drafters.iter().map(|(name, at, positions)| (*name, *at, shares(positions)));
         let lines: Vec<_> = lines.filter(|(_, _, line)| !line.is_empty()).collect();
         let deepest = lines.iter().map(|(_, _, line)| line.len()).max().unwrap_or(0).max(1) as f64;
@@ -246,46 +196,12 @@ fn shares(positions: &[Position]) -> Vec<(f64, f64)> {
         .collect()
 }
 
-pub(crate) type Chart<'a, B> = ChartContext<'a, B, Cartesian2d<RangedCoordf64, RangedCoordf64>>;
-
-/// A line with a dot at each of its points, named in the legend.
-pub(crate) fn dotted<'a, B: DrawingBackend + 'a>(
-    chart: &mut Chart<'a, B>,
-    colour: RGBColor,
-    name: impl Into<String>,
-    line: Vec<(f64, f64)>,
-) -> Result<()> {
-    let style = colour.stroke_width(2);
-    chart
-        .draw_series(LineSeries::new(line.iter().copied(), style))
-        .map_err(plain)?
-        .label(name)
-        .legend(move |(x, y)| PathElement::new([(x, y), (x + 22, y)], style));
-    let dots = line.into_iter().map(|point| Circle::new(point, 3, colour.filled()));
-    chart.draw_series(dots).map_err(plain)?;
-    Ok(())
-}
-
-pub(crate) fn legend<'a, B: DrawingBackend + 'a>(
-    chart: &mut Chart<'a, B>,
-    position: SeriesLabelPosition,
-) -> Result<()> {
-    chart
-        .configure_series_labels()
-        .position(position)
-        .margin(10)
-        .label_font((FONT, 14))
-        .background_style(WHITE.mix(0.85))
-        .border_style(BLACK.mix(0.3))
-        .draw()
-        .map_err(plain)
-}
-
 #[cfg(test)]
 mod tests {
-    use super::{Acceptance, Plot, RowTimes, Speeds, shares};
+    use super::{Acceptance, RowTimes, Speeds, shares};
     use crate::engine::Position;
     use crate::{generations, passes};
+    use spec_figures::Plot;
     use std::fs;
 
     #[test]

@@ -3,7 +3,6 @@
 use serde::Serialize;
 
 use crate::contention::Contention;
-use crate::table::Table;
 
 /// A figure that something is expected of.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize)]
@@ -54,6 +53,7 @@ struct Reach {
 
 use Bound::{AtLeast, AtMost};
 use Unit::{Percent, Seconds, Times};
+use spec_figures::Table;
 
 /// Set for Qwen2.5-Coder 1.5B with the 0.5B as its draft model, both Q4_K_M, except where the figure names others.
 #[rustfmt::skip]

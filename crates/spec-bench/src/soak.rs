@@ -23,7 +23,9 @@ use verdict::{Look, Verdict};
 const MAX_BATCH: usize = 4;
 const MAX_QUEUE: usize = 6;
 /// Positions of a sequence: room for the longest prompt of a client that asks well.
-const CONTEXT: usize = 2048;
+const CONTEXT: usize = 512;
+/// Tokens that the KV cache holds: one sequence to its end, and no two long ones. Who began later has to give way.
+const KV_TOKENS: usize = CONTEXT + 64;
 /// Mean time between bursts, and clients in one.
 const BETWEEN_BURSTS: Duration = Duration::from_secs(12);
 const BURST: usize = 3 * (MAX_BATCH + MAX_QUEUE);
@@ -148,7 +150,7 @@ fn start(options: &Options) -> Result<Server> {
     let mut command = Launcher::default().command(&options.spec);
     command.arg("serve").arg("--model").arg(&options.model).args(["--port", "0", "--api-keys"]).arg(&keys);
     command.args(["--max-batch", &MAX_BATCH.to_string(), "--max-queue", &MAX_QUEUE.to_string()]);
-    command.args(["--context", &CONTEXT.to_string()]);
+    command.args(["--context", &CONTEXT.to_string(), "--kv-tokens", &KV_TOKENS.to_string()]);
     command.args(&options.serve);
     Server::start(&mut command, &options.out.join("soak.log"), "/ready")
 }

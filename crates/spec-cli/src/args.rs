@@ -3,24 +3,33 @@
 mod chat;
 mod help;
 mod profile;
+mod record;
 mod serve;
+mod sweep;
 mod tools;
+mod tune;
 
 use std::io::IsTerminal;
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::time::Duration;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
-use spec_core::{Fixed, LENGTH_POLICIES, LengthPolicy, LengthPolicyName, RULES, RuleName, SamplingParams, Token};
-use spec_runtime::StopRules;
+use spec_core::{
+    AdaptiveEpsilon, Fixed, LatencyTolerance, LengthPolicy, LengthPolicyName, RULES, RuleName, SamplingParams, Token,
+};
+use spec_runtime::{RequestRule, StopRules};
 
 pub(crate) use chat::ChatArgs;
 pub(crate) use profile::{ProfileArgs, ProfileStatsArgs, ProfileTask};
+pub(crate) use record::RecordArgs;
 pub(crate) use serve::{AnswersArgs, BatchArgs, ServeArgs};
+pub(crate) use sweep::BenchSweepArgs;
 pub(crate) use tools::{
     Bench, BenchArgs, BenchForwardArgs, CompletionsArgs, DemoArgs, DoctorArgs, InspectArgs, LogitsKind, ManArgs,
     PullArgs, TokenizeArgs,
 };
+pub(crate) use tune::TuneArgs;
 
 use crate::color::{ColorKind, Shown};
 use crate::device::DeviceName;
@@ -78,6 +87,9 @@ pub(crate) enum Command {
     /// Trace a command for Perfetto or Chrome, or sum up a trace
     #[command(after_help = help::PROFILE)]
     Profile(ProfileArgs),
+    /// Replay records of rounds under every length policy, and say what to set
+    #[command(after_help = help::TUNE)]
+    Tune(TuneArgs),
     /// Bring a model from a hub into the cache, and print where it is
     Pull(PullArgs),
     /// Look at this machine and say what is wrong with it, and what to do
@@ -174,6 +186,30 @@ pub(crate) enum OutputKind {
     Ids,
 }
 
+/// Draft lengths by what they are for. Under a lossless rule all of them give the same answer.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
+pub(crate) enum Preset {
+    /// 3 tokens a round
+    Quality,
+    /// 5 tokens a round
+    General,
+    /// 7 tokens a round
+    Speed,
+}
+
+impl Preset {
+    /// Those that the article's table has, in its order.
+    pub(crate) const ALL: [Self; 3] = [Self::Quality, Self::General, Self::Speed];
+
+    pub(crate) fn tokens(self) -> usize {
+        match self {
+            Self::Quality => 3,
+            Self::General => 5,
+            Self::Speed => 7,
+        }
+    }
+}
+
 /// Draft length: a number, or left to the engine.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum DraftLen {
@@ -196,6 +232,22 @@ fn logit_bias(text: &str) -> Result<(Token, f32), String> {
     text.split_once('=')
         .and_then(parse)
         .ok_or_else(|| "give a token id and a number, such as 42=-1.5 or 42=-inf".into())
+}
+
+fn latency(text: &str) -> Result<Duration, String> {
+    match text.parse::<f64>() {
+        Ok(milliseconds) if milliseconds > 0.0 && milliseconds <= 1e6 => {
+            Ok(Duration::from_secs_f64(milliseconds / 1e3))
+        }
+        _ => Err("give milliseconds a token, more than 0, such as 25".into()),
+    }
+}
+
+fn loss_budget(text: &str) -> Result<f64, String> {
+    match text.parse::<f64>() {
+        Ok(nats) if nats >= 0.0 => Ok(nats),
+        _ => Err("give a number of nats from 0 on; 0 makes every rule exact".into()),
+    }
 }
 
 fn draft_width(text: &str) -> Result<usize, String> {
@@ -238,8 +290,18 @@ pub(crate) struct ModelArgs {
     #[arg(long, value_name = "N", default_value = "auto", value_parser = draft_len, help_heading = "Speculation")]
     pub(crate) draft_len: DraftLen,
 
+    /// Tokens guessed a round, by what they are for
+    #[arg(
+        long,
+        value_enum,
+        value_name = "NAME",
+        conflicts_with_all = ["draft_len", "length_policy"],
+        help_heading = "Speculation"
+    )]
+    pub(crate) preset: Option<Preset>,
+
     /// How many tokens to guess, round by round
-    #[arg(long, value_name = "NAME[:x]", long_help = length_policies(), help_heading = "Speculation")]
+    #[arg(long, value_name = "NAME[:x]", long_help = help::length_policies(), help_heading = "Speculation")]
     pub(crate) length_policy: Option<LengthPolicyName>,
 
     /// Guesses per place at most: 1 keeps to chains, more allows trees; as many as pay when not given
@@ -273,6 +335,12 @@ pub(crate) struct ModelArgs {
 impl ModelArgs {
     /// The length policy that the flags ask for, or why they contradict each other.
     pub(crate) fn lengths(&self) -> Result<Box<dyn LengthPolicy>, String> {
+        if let Some(preset) = self.preset {
+            return match (self.draft_len, self.length_policy) {
+                (DraftLen::Auto, None) => Ok(Box::new(Fixed(preset.tokens()))),
+                _ => Err("--preset fixes the length, and --draft-len or --length-policy says another; give one".into()),
+            };
+        }
         match (self.draft_len, self.length_policy) {
             (DraftLen::Auto, policy) => Ok(policy.unwrap_or_default().build()),
             (DraftLen::Tokens(tokens), None) => Ok(Box::new(Fixed(tokens))),
@@ -285,14 +353,6 @@ impl ModelArgs {
 
 fn draft_cache(text: &str) -> Result<Size, String> {
     if text == "0" { Ok(Size(0)) } else { text.parse() }
-}
-
-fn length_policies() -> String {
-    let mut help = String::from("How many tokens to guess, round by round:\n");
-    for entry in &LENGTH_POLICIES {
-        help += &format!("  {}[:x]: {}; x is {} when not given\n", entry.name, entry.summary, entry.parameter);
-    }
-    help
 }
 
 fn rules() -> String {
@@ -311,6 +371,21 @@ pub(crate) struct SamplingArgs {
     /// Which guesses are kept; by default those that leave the answer token for token the same
     #[arg(long, value_name = "NAME[:x]", long_help = rules(), help_heading = "Speculation")]
     pub(crate) rule: Option<RuleName>,
+
+    /// Let the x of `--rule epsilon:x` be a maximum: raised towards it while tokens take longer than MS milliseconds, lowered to 0 while
+    /// they do not
+    #[arg(long, value_name = "MS", value_parser = latency, help_heading = "Speculation")]
+    pub(crate) epsilon_latency: Option<Duration>,
+
+    /// What a lossy rule may forgive in an answer, in nats; it is exact from the guess on that would pass this
+    #[arg(
+        long,
+        value_name = "X",
+        value_parser = loss_budget,
+        allow_negative_numbers = true,
+        help_heading = "Speculation"
+    )]
+    pub(crate) loss_budget: Option<f64>,
 
     /// 0 always takes the likeliest token; higher is more varied
     #[arg(long, value_name = "T", default_value_t = 0.0, allow_negative_numbers = true, help_heading = "Sampling")]
@@ -354,6 +429,17 @@ pub(crate) struct SamplingArgs {
 }
 
 impl SamplingArgs {
+    /// The rule, and the draft lengths of `lengths`, which turn its tolerance where `--epsilon-latency` says so.
+    pub(crate) fn rule(&self, lengths: Box<dyn LengthPolicy>) -> (Option<RequestRule>, Box<dyn LengthPolicy>) {
+        match (self.epsilon_latency, self.rule.and_then(AdaptiveEpsilon::new)) {
+            (Some(target), Some(rule)) => {
+                let lengths = LatencyTolerance::new(lengths, rule.tolerance().clone(), target);
+                (Some(RequestRule::Own(Box::new(rule))), Box::new(lengths))
+            }
+            _ => (self.rule.map(Into::into), lengths),
+        }
+    }
+
     /// The sampling parameters, if they and the rule go together.
     pub(crate) fn params(&self, vocab: usize) -> Result<SamplingParams, String> {
         let params = SamplingParams {
@@ -368,6 +454,12 @@ impl SamplingArgs {
             logit_bias: self.logit_bias.clone(),
         };
         params.validate(vocab).map_err(|error| error.to_string())?;
+        if self.epsilon_latency.is_some() && self.rule.and_then(AdaptiveEpsilon::new).is_none() {
+            let rule = self.rule.map_or_else(|| "a lossless one".to_owned(), |rule| rule.to_string());
+            return Err(format!(
+                "--epsilon-latency turns the x of --rule epsilon:x or epsilon-published:x; the rule is {rule}"
+            ));
+        }
         match self.rule {
             Some(rule) if rule.entry().name == "greedy" && !params.is_greedy() => {
                 Err(format!("--rule greedy is for --temperature 0, and it is {}", params.temperature))
@@ -491,6 +583,9 @@ pub(crate) struct GenerateArgs {
 
     #[command(flatten)]
     pub(crate) show: ShowArgs,
+
+    #[command(flatten)]
+    pub(crate) records: RecordArgs,
 
     /// One JSON object with the answer and all figures, instead of text
     #[arg(long, help_heading = "Output")]

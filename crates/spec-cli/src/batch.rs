@@ -25,8 +25,9 @@ pub(crate) fn run(args: BatchArgs) -> Result<ExitCode> {
     let (opened, context) = serve::open(&args.model, &args.answers)?;
     let at_once = args.answers.max_batch;
     // A request may ask for several answers, which wait for each other and are not refused.
-    let Ready { language, service, limits, name, observers, .. } =
-        serve::load(args.model, &args.answers, &opened, context, 64 * at_once)?;
+    let observers = Observers::watching(&args.model, &opened)?.shared();
+    let Ready { language, service, limits, name, .. } =
+        serve::load(args.model, &args.answers, &opened, context, 64 * at_once, &|_, _| {})?;
     let options = ServerOptions {
         served_model_name: name,
         max_body_bytes: MOST_BYTES,

@@ -10,6 +10,7 @@ use spec_runtime::{Completion, Engine, Request, StopRules};
 
 use crate::args::DemoArgs;
 use crate::observers::Observers;
+use crate::record::Run;
 use crate::session::{Opened, Session};
 use crate::usage;
 
@@ -18,7 +19,7 @@ pub(crate) fn run(args: &DemoArgs) -> Result<ExitCode> {
     let prompts = prompts(&args.prompts, &opened)?;
     let longest = prompts.iter().map(|(_, tokens)| tokens.len()).max().unwrap_or(0);
     let context = (longest + args.max_tokens).min(opened.checkpoint.config().context_length);
-    let observers = Observers::open(&args.model, &opened)?;
+    let observers = Observers::open(&args.records, &args.model, &opened)?;
     let mut session = Session::load(&args.model, &opened, context)?;
     if let Some(warning) = session.device.warning() {
         eprintln!("spec: {warning}");
@@ -26,6 +27,9 @@ pub(crate) fn run(args: &DemoArgs) -> Result<ExitCode> {
     let mut plain = session.plain_engine();
     let mut speculative = session.engine();
     let drafter = speculative.drafter().unwrap_or("none").to_owned();
+    // Plain rounds are told too: they are those that nobody may draft in.
+    let run = Run::of("demo", &args.model, &opened, &session, (&drafter, context)).sampling(None, 0.0);
+    observers.begin(&run);
     if !args.json {
         println!("target {}, drafter {drafter}", spec_runtime::Model::config(&*session.target).name);
         println!("device {}", spec_runtime::Model::config(&*session.target).device);
@@ -122,7 +126,7 @@ fn answer(
 }
 
 /// The directory's `.txt` files by name, tokenized.
-fn prompts(directory: &Path, opened: &Opened) -> Result<Vec<(String, Vec<Token>)>> {
+pub(crate) fn prompts(directory: &Path, opened: &Opened) -> Result<Vec<(String, Vec<Token>)>> {
     let entries = std::fs::read_dir(directory).with_context(|| format!("--prompts {}", directory.display()))?;
     let mut files: Vec<PathBuf> = entries.map(|entry| Ok(entry?.path())).collect::<std::io::Result<_>>()?;
     files.retain(|path| path.extension().is_some_and(|extension| extension == "txt"));

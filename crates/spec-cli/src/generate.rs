@@ -11,6 +11,7 @@ use spec_runtime::{CancelToken, Constraint, DraftWith, Grammars, Request, Runtim
 use crate::args::GenerateArgs;
 use crate::observers::Observers;
 use crate::printer::Printer;
+use crate::record::Run;
 use crate::session::{Opened, Session};
 use crate::{color, report, usage};
 
@@ -24,18 +25,24 @@ pub(crate) fn run(args: GenerateArgs) -> Result<ExitCode> {
     let context = context(&args, prompt.len(), opened.checkpoint.config().context_length)?;
     let constraint = constraint(&args, &opened)?;
 
-    let observers = Observers::open(&args.model, &opened)?;
+    let observers = Observers::open(&args.records, &args.model, &opened)?;
+
     let mut session = Session::load(&args.model, &opened, context)?;
     let mut engine = session.engine();
     let drafter = engine.drafter().unwrap_or("none").to_owned();
+    let run = Run::of("generate", &args.model, &opened, &session, (&drafter, context));
+    let run = Run { prompt_tokens: Some(prompt.len()), ..run.sampling(args.sampling.rule, args.sampling.temperature) };
+    observers.begin(&run);
     let cancel = CancelToken::new();
+    let (rule, draft_len) = args.sampling.rule(draft_len);
     let request = Request {
         prompt,
         sampling,
         seed: args.sampling.seed,
         choice: 0,
         stop,
-        rule: args.sampling.rule.map(Into::into),
+        rule,
+        loss_budget: args.sampling.loss_budget,
         draft_len,
         draft_width: args.model.draft_width.unwrap_or(usize::MAX),
         logprobs: args.logprobs,

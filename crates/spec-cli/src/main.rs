@@ -22,11 +22,13 @@ mod observers;
 mod printer;
 mod profile;
 mod pull;
+mod record;
 mod refusal;
 mod report;
 mod serve;
 mod session;
 mod tokenize;
+mod tune;
 
 use std::process::ExitCode;
 
@@ -66,9 +68,11 @@ fn run(command: Command, line: &CommandLine) -> anyhow::Result<ExitCode> {
         Command::Tokenize(args) => tokenize::run(&args),
         Command::Bench(args) => match args.bench {
             Bench::Forward(args) => bench::forward(&args),
+            Bench::Sweep(args) => bench::sweep(&args),
         },
         Command::Demo(args) => demo::run(&args),
         Command::Profile(args) => profile::run(args, line),
+        Command::Tune(args) => tune::run(&args),
         Command::Pull(args) => pull::run(&args),
         Command::Doctor(args) => doctor::run(&args),
         Command::Completions(args) => manual::completions(&args),

@@ -1,13 +1,16 @@
 //! Who is told what the rounds of a command do: the one place where flags and environment become observers.
 
-use std::sync::Arc;
+use std::path::Path;
+use std::sync::{Arc, Mutex, PoisonError};
 
 use anyhow::Result;
 use spec_runtime::{DecisionDetail, DecisionLog, RoundObserver, TokenText};
 
-use crate::args::ModelArgs;
+use crate::args::{ModelArgs, RecordArgs};
 use crate::logs;
+use crate::memory::Size;
 use crate::profile::Trace;
+use crate::record::{Recorder, Run, Training};
 use crate::session::Opened;
 
 /// What observes the generations of a command. Clones share their files.
@@ -16,27 +19,63 @@ pub(crate) struct Observers {
     decisions: Option<DecisionDetail>,
     text: Arc<dyn TokenText>,
     trace: Option<Arc<Trace>>,
+    recorder: Option<Recorder>,
+    training: Option<Training>,
+    /// The engine's, for what is said of each answer.
+    drafter: Arc<Mutex<String>>,
 }
 
 impl Observers {
     /// What the environment asks to be told of decisions, and the trace of `spec profile`.
-    pub(crate) fn open(model: &ModelArgs, opened: &Opened) -> Result<Self> {
-        let trace = model.trace.clone();
-        if let Some(trace) = &trace {
+    pub(crate) fn watching(model: &ModelArgs, opened: &Opened) -> Result<Self> {
+        if let Some(trace) = &model.trace {
             trace.describe(&opened.checkpoint);
         }
-        Ok(Self { decisions: logs::decisions()?, text: Arc::clone(&opened.vocabulary) as _, trace })
+        Ok(Self {
+            decisions: logs::decisions()?,
+            text: Arc::clone(&opened.vocabulary) as _,
+            trace: model.trace.clone(),
+            recorder: None,
+            training: None,
+            drafter: Arc::default(),
+        })
+    }
+
+    /// The same, and what the flags name is opened, before a model is loaded for nothing.
+    pub(crate) fn open(args: &RecordArgs, model: &ModelArgs, opened: &Opened) -> Result<Self> {
+        let recorder = args.record.as_deref().map(|path| Recorder::create("--record", path, u64::MAX)).transpose()?;
+        let (Size(limit), vocab) = (args.record_limit, opened.tokenizer().real_vocab_size());
+        let training = |path: &Path| Training::create(path, limit as u64, vocab);
+        let training = args.record_training.as_deref().map(training).transpose()?;
+        Ok(Self { recorder, training, ..Self::watching(model, opened)? })
+    }
+
+    /// Says what runs: before the first generation, and again where it changes.
+    pub(crate) fn begin(&self, run: &Run) {
+        self.drafter.lock().unwrap_or_else(PoisonError::into_inner).clone_from(&run.drafter);
+        if let Some(recorder) = &self.recorder {
+            recorder.run(run);
+        }
+        if let Some(training) = &self.training {
+            training.begin(&run.target.name, &run.drafter);
+        }
     }
 
     /// Makes those of each generation of a service; `None` where nobody observes.
-    pub(crate) fn shared(self) -> Option<spec_server::Observers> {
-        let any = self.decisions.is_some() || self.trace.is_some();
-        any.then(|| Arc::new(move || self.for_request()) as spec_server::Observers)
+    pub(crate) fn shared(&self) -> Option<spec_server::Observers> {
+        let observers = self.clone();
+        let any =
+            self.decisions.is_some() || self.trace.is_some() || self.recorder.is_some() || self.training.is_some();
+        any.then(|| Arc::new(move || observers.for_request()) as spec_server::Observers)
     }
 
     /// The observers of a generation.
     pub(crate) fn for_request(&self) -> Vec<Box<dyn RoundObserver>> {
         let log = |detail| Box::new(DecisionLog::new(detail, Arc::clone(&self.text))) as Box<dyn RoundObserver>;
-        self.decisions.map(log).into_iter().chain(self.trace.iter().map(Trace::observer)).collect()
+        let drafter = self.drafter.lock().unwrap_or_else(PoisonError::into_inner);
+        let recorder = self.recorder.iter().map(|recorder| recorder.observer(&drafter));
+        let training = self.training.iter().map(Training::observer);
+        let trace = self.trace.iter().map(Trace::observer);
+        self.decisions.map(log).into_iter().chain(recorder).chain(training).chain(trace).collect()
     }
 }

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 use spec_core::TokenLogProb;
-use spec_runtime::{Completion, SpeculationStats};
+use spec_runtime::{Completion, ForgivenStats, SpeculationStats};
 
 /// What a reader of the answer may have waited for, and wants explained.
 const NOTICEABLE: Duration = Duration::from_millis(50);
@@ -30,6 +30,10 @@ pub(crate) fn footer(completion: &Completion, drafter: &str, warning: Option<&st
     } else if drafter != "none" {
         line += &format!("; {drafter}: nothing to draft");
     }
+    if stats.forgiven.count > 0 {
+        let ForgivenStats { count, log_ratio } = stats.forgiven;
+        line += &format!("; {}: {count} forgiven, {log_ratio:.2} nats", completion.rule);
+    }
     let preparation = completion.timings.preparation;
     if preparation >= NOTICEABLE {
         line += &format!("; draft model loaded behind the first token in {:.0} ms", millis(preparation));
@@ -43,7 +47,8 @@ pub(crate) fn footer(completion: &Completion, drafter: &str, warning: Option<&st
 
 /// The object that `--json` prints.
 pub(crate) fn json(completion: &Completion, drafter: &str, load: Duration) -> Value {
-    let timings = &completion.timings;
+    let mut timings = timings(completion);
+    timings["load_ms"] = millis(load).into();
     let mut object = json!({
         "tokens": completion.tokens,
         "text": completion.text,
@@ -52,18 +57,7 @@ pub(crate) fn json(completion: &Completion, drafter: &str, load: Duration) -> Va
         "cached_tokens": completion.cached_tokens,
         "completion_tokens": completion.completion_tokens,
         "seed": completion.seed,
-        "timings": {
-            "load_ms": millis(load),
-            "prefill_ms": millis(timings.prefill),
-            "draft_load_ms": millis(timings.preparation),
-            "decode_ms": millis(timings.decode),
-            "draft_ms": millis(timings.draft),
-            "ahead_ms": millis(timings.ahead),
-            "verify_ms": millis(timings.verify),
-            "sample_ms": millis(timings.sample),
-            "rollback_ms": millis(timings.rollback),
-            "decode_tokens_per_second": timings.tokens_per_second(completion.completion_tokens),
-        },
+        "timings": timings,
         "speculation": speculation(&completion.speculation, drafter, completion.rule),
     });
     if let Some(peak) = spec_runtime::peak_resident_memory() {
@@ -75,7 +69,24 @@ pub(crate) fn json(completion: &Completion, drafter: &str, load: Duration) -> Va
     object
 }
 
-fn speculation(stats: &SpeculationStats, drafter: &str, rule: &str) -> Value {
+/// Where the time of an answer went.
+pub(crate) fn timings(completion: &Completion) -> Value {
+    let timings = &completion.timings;
+    json!({
+        "prefill_ms": millis(timings.prefill),
+        "draft_load_ms": millis(timings.preparation),
+        "decode_ms": millis(timings.decode),
+        "draft_ms": millis(timings.draft),
+        "ahead_ms": millis(timings.ahead),
+        "verify_ms": millis(timings.verify),
+        "sample_ms": millis(timings.sample),
+        "rollback_ms": millis(timings.rollback),
+        "decode_tokens_per_second": timings.tokens_per_second(completion.completion_tokens),
+    })
+}
+
+/// What speculation did in an answer.
+pub(crate) fn speculation(stats: &SpeculationStats, drafter: &str, rule: &str) -> Value {
     let positions: Vec<Value> =
         stats.by_position.iter().map(|p| json!({ "drafted": p.drafted, "accepted": p.accepted })).collect();
     json!({
@@ -91,6 +102,7 @@ fn speculation(stats: &SpeculationStats, drafter: &str, rule: &str) -> Value {
         "tokens_per_round": stats.tokens_per_round(),
         "ahead": { "drafted": stats.ahead.drafted, "used": stats.ahead.used, "dropped": stats.ahead.dropped() },
         "accepted_by_position": positions,
+        "forgiven": { "count": stats.forgiven.count, "log_ratio": stats.forgiven.log_ratio },
     })
 }
 

@@ -10,7 +10,7 @@ use anyhow::Result;
 use spec_core::Token;
 use spec_model::{ChatTemplate, Conversation};
 use spec_runtime::{MemoryWatch, Scheduler, SchedulerOptions, Service, TokenRole, TokenText};
-use spec_server::{Keys, Language, Listening, RequestLimits, Server, ServerOptions};
+use spec_server::{Keys, Language, Listening, RequestLimits, Server, ServerError, ServerOptions};
 
 use crate::args::{AnswersArgs, ModelArgs, ServeArgs};
 use crate::memory::{Room, Size};
@@ -70,28 +70,46 @@ impl Language for Speech {
 pub(crate) fn run(args: ServeArgs) -> Result<ExitCode> {
     let keys = args.api_keys.as_deref().map(Keys::read).transpose()?;
     let (opened, context) = open(&args.model, &args.answers)?;
-    // Before what takes long, so that an address that is taken is told at once. Who connects meanwhile waits.
+    // Before what takes long, so that an address that is taken is told at once.
     let listening = Listening::bind(&args.host, args.port)?;
     let address = listening.address()?;
     if keys.is_none() && !address.ip().is_loopback() {
         tracing::warn!("{} is open to other machines, and there are no keys: --api-keys FILE", shown(address.ip()));
     }
-    let Ready { language, service, limits, name, drafter, observers, watch: _watch } =
-        load(args.model, &args.answers, &opened, context, args.max_queue)?;
-    let name = args.served_model_name.unwrap_or(name);
+    let observers = Observers::watching(&args.model, &opened)?.shared();
+    let name = args.served_model_name.unwrap_or_else(|| opened.checkpoint.config().name.clone());
     let options = ServerOptions {
         served_model_name: name.clone(),
         keys,
         max_body_bytes: args.max_body.0,
+        max_connections: args.max_connections.get(),
         log_prompts: args.log_prompts,
         observers,
         ..ServerOptions::default()
     };
-    let server = Server::new(listening, language, service, limits, options);
-    tracing::info!("{name}; drafts: {drafter}; {} answers at once, {context} positions each", args.answers.max_batch);
-    println!("serving {name} at http://{address}");
-    server.run()?;
-    Ok(ExitCode::SUCCESS)
+    let (server, loading) = Server::loading(listening, options);
+    // What watches memory is there as long as the thread's result.
+    let loader = std::thread::Builder::new().name("loader".into()).spawn(move || -> Result<MemoryWatch> {
+        let progress = |done, total| loading.progress(done, total);
+        let Ready { language, service, limits, drafter, watch, .. } =
+            load(args.model, &args.answers, &opened, context, args.max_queue, &progress)?;
+        loading.done(language, service, limits);
+        tracing::info!(
+            "{name}; drafts: {drafter}; {} answers at once, {context} positions each",
+            args.answers.max_batch
+        );
+        println!("serving {name} at http://{address}");
+        Ok(watch)
+    })?;
+    match server.run() {
+        // Whoever was to load it says why.
+        Err(ServerError::NotLoaded) => match loader.join() {
+            Ok(loaded) => loaded.map(|_| ExitCode::FAILURE),
+            Err(panic) => std::panic::resume_unwind(panic),
+        },
+        // Told to end, it does not wait for a model that is still being loaded.
+        outcome => Ok(outcome.map(|()| ExitCode::SUCCESS)?),
+    }
 }
 
 /// Opens the model, and settles the positions of a text.
@@ -117,22 +135,21 @@ pub(crate) struct Ready {
     /// The model's.
     pub(crate) name: String,
     pub(crate) drafter: String,
-    pub(crate) observers: Option<spec_server::Observers>,
     /// Warns while it is there.
     pub(crate) watch: MemoryWatch,
 }
 
-/// Loads the model and its drafters, and starts the thread that schedules them.
+/// Loads the model and its drafters, and starts the thread that schedules them. `progress` is told what is loaded of how much.
 pub(crate) fn load(
     model: ModelArgs,
     answers: &AnswersArgs,
     opened: &Opened,
     context: usize,
     max_queue: usize,
+    progress: &dyn Fn(usize, usize),
 ) -> Result<Ready> {
     let room = Room { context, parallel: answers.max_batch, kv_tokens: answers.kv_tokens };
-    let observers = Observers::open(&model, opened)?.shared();
-    let mut session = Session::load(&model, opened, room)?;
+    let mut session = Session::load_watched(&model, opened, room, progress)?;
     if let Some(drafter) = &mut session.drafter {
         // Nobody's first answer waits for it.
         drafter.prepare()?;
@@ -154,7 +171,7 @@ pub(crate) fn load(
     let language =
         Arc::new(Speech { vocabulary: Arc::clone(&opened.vocabulary), template: opened.checkpoint.chat_template()? });
     let limits = limits(model, context, answers.max_tokens.min(context), answers.max_prompt_tokens);
-    Ok(Ready { language, service, limits, name, drafter, observers, watch })
+    Ok(Ready { language, service, limits, name, drafter, watch })
 }
 
 fn limits(model: ModelArgs, context: usize, max_tokens: usize, max_prompt_tokens: Option<usize>) -> RequestLimits {

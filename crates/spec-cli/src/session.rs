@@ -12,14 +12,15 @@ use spec_core::Token;
 use spec_cpu::{CpuModel, Isa, KvType, LoadOptions, Pool};
 use spec_model::{Checkpoint, Error, Quantizer, TokenKind, Tokenizer};
 use spec_runtime::{
-    CachedDrafter, Chooser, DraftCache, Drafter, Engine, LazyModel, Model, ModelConfig, ModelDrafter, NgramDrafter,
-    RuntimeError, SuffixDrafter, TokenRole, TokenText, VocabularyMap,
+    CachedDrafter, Chooser, DraftCache, Drafter, Engine, HostStream, LazyModel, Model, ModelConfig, ModelDrafter,
+    NgramDrafter, RuntimeError, Stream, SuffixDrafter, TokenRole, TokenText, VocabularyMap,
 };
 
 use crate::args::{DraftKind, KvKind, ModelArgs, QuantKind, StorageArgs};
 use crate::ascend::Ascend;
 use crate::device::{CUDA_IS_NOT_BUILT, DeviceName};
 use crate::memory::Room;
+use crate::record::{DraftFacts, ModelFacts};
 use crate::{memory, pull, usage};
 
 /// Whoever types at this program: what is kept of one text may be of use to the next. Measurements have no tenant, so that nothing of an
@@ -93,15 +94,16 @@ impl Device {
         }
     }
 
-    /// Loads a model, with the stream that its passes go to.
+    /// Loads a model, with the stream that its passes go to. `watch` is told what is loaded of how much, where that is known.
     fn load(
         &self,
         checkpoint: &Checkpoint,
         storage: StorageArgs,
         context: usize,
+        watch: &dyn Fn(usize, usize),
     ) -> Result<(Arc<dyn Model>, Option<AscendStream>)> {
         match self {
-            Self::Cpu(device) => Ok((device.load(checkpoint, storage, context)?, None)),
+            Self::Cpu(device) => Ok((device.load_watched(checkpoint, storage, context, watch)?, None)),
             Self::Ascend(device) => {
                 let stream = device.stream()?;
                 Ok((device.load(&stream, checkpoint, storage, context)?, Some(stream)))
@@ -119,7 +121,7 @@ impl Device {
     ) -> Result<(Arc<dyn Model>, Option<AscendStream>)> {
         match self {
             Self::Cpu(device) => Ok((Arc::new(device.load_later(checkpoint, storage, context, notes.clone())?), None)),
-            Self::Ascend(_) => self.load(&checkpoint, storage, context),
+            Self::Ascend(_) => self.load(&checkpoint, storage, context, &|_, _| {}),
         }
     }
 
@@ -186,11 +188,23 @@ impl CpuDevice {
 
     /// Loads a model for sequences of `context` positions and shows progress on a terminal.
     pub(crate) fn load(&self, checkpoint: &Checkpoint, storage: StorageArgs, context: usize) -> Result<Arc<CpuModel>> {
+        self.load_watched(checkpoint, storage, context, &|_, _| {})
+    }
+
+    /// The same, with somebody who is told of the progress too.
+    fn load_watched(
+        &self,
+        checkpoint: &Checkpoint,
+        storage: StorageArgs,
+        context: usize,
+        watch: &dyn Fn(usize, usize),
+    ) -> Result<Arc<CpuModel>> {
         let name = checkpoint.name().to_owned();
         let bar = ProgressBar::new(0).with_style(progress_style()).with_message(format!("loading {name}"));
         let mut progress = |done: usize, total: usize| {
             bar.set_length(total as u64);
             bar.set_position(done as u64);
+            watch(done, total);
         };
         let mut options = self.options(storage, context)?;
         options.progress = Some(&mut progress);
@@ -289,6 +303,8 @@ pub(crate) struct Session {
     stream: Option<AscendStream>,
     pub(crate) vocabulary: Arc<Vocabulary>,
     pub(crate) drafter: Option<Box<dyn Drafter>>,
+    /// The draft model, where one drafts.
+    pub(crate) draft: Option<DraftFacts>,
     pub(crate) load: Duration,
     pub(crate) notes: Notes,
 }
@@ -297,13 +313,23 @@ impl Session {
     /// Loads what the flags name, for the texts that there is to be room for. `opened` is the target's file. A draft model is opened and
     /// compared with the target, so that files that do not fit are refused here; it is loaded behind the first token.
     pub(crate) fn load(args: &ModelArgs, opened: &Opened, room: impl Into<Room>) -> Result<Self> {
-        Self::build(args, opened, room.into(), None)
+        Self::load_watched(args, opened, room, &|_, _| {})
+    }
+
+    /// The same; `watch` is told of the target how much is loaded of how much, in bytes.
+    pub(crate) fn load_watched(
+        args: &ModelArgs,
+        opened: &Opened,
+        room: impl Into<Room>,
+        watch: &dyn Fn(usize, usize),
+    ) -> Result<Self> {
+        Self::build(args, opened, room.into(), None, watch)
     }
 
     /// The same target with the drafters that `args` name.
     pub(crate) fn redraft(&self, args: &ModelArgs, opened: &Opened, context: usize) -> Result<Self> {
         let loaded = (self.device.clone(), Arc::clone(&self.target), self.stream.clone());
-        Self::build(args, opened, context.into(), Some(loaded))
+        Self::build(args, opened, context.into(), Some(loaded), &|_, _| {})
     }
 
     fn build(
@@ -311,6 +337,7 @@ impl Session {
         opened: &Opened,
         room: Room,
         loaded: Option<(Device, Arc<dyn Model>, Option<AscendStream>)>,
+        watch: &dyn Fn(usize, usize),
     ) -> Result<Self> {
         let (begun, context) = (Instant::now(), room.context);
         let draft = DraftSource::choose(args)?;
@@ -327,7 +354,7 @@ impl Session {
                 let device = Device::open(args, room)?;
                 let draft = draft_file.as_ref().map(|file| &file.checkpoint);
                 device.check_memory(args, &opened.checkpoint, draft, room)?;
-                let (target, stream) = device.load(&opened.checkpoint, args.storage, context)?;
+                let (target, stream) = device.load(&opened.checkpoint, args.storage, context, watch)?;
                 (device, target, stream)
             }
         };
@@ -339,6 +366,7 @@ impl Session {
             drafters.push(Box::new(NgramDrafter::new()));
         }
         let notes = Notes::default();
+        let facts = draft_file.as_ref().map(|file| file.facts(opened));
         if let Some(DraftFile { checkpoint, map }) = draft_file {
             // A draft model with a smaller context of its own stops drafting there; it need not hold more.
             let own = context.min(checkpoint.config().context_length);
@@ -363,7 +391,15 @@ impl Session {
         }
         let drafter = (!drafters.is_empty()).then(|| Box::new(Chooser::new(drafters)) as Box<dyn Drafter>);
         let vocabulary = Arc::clone(&opened.vocabulary);
-        Ok(Self { device, target, stream, vocabulary, drafter, load: begun.elapsed(), notes })
+        Ok(Self { device, target, stream, vocabulary, drafter, draft: facts, load: begun.elapsed(), notes })
+    }
+
+    /// Where passes of the target go.
+    pub(crate) fn stream(&self) -> Box<dyn Stream> {
+        match &self.stream {
+            Some(stream) => Box::new(stream.clone()),
+            None => Box::new(HostStream),
+        }
     }
 
     /// An engine over the target that does not speculate.
@@ -374,11 +410,9 @@ impl Session {
             Device::Cpu(device) => device.isa(),
             Device::Ascend(_) => Isa::detect(),
         };
-        let engine = Engine::new(Arc::clone(&self.target), vocabulary).with_row_kernels(spec_cpu::row_kernels(isa));
-        match &self.stream {
-            Some(stream) => engine.on_stream(Box::new(stream.clone())),
-            None => engine,
-        }
+        Engine::new(Arc::clone(&self.target), vocabulary)
+            .with_row_kernels(spec_cpu::row_kernels(isa))
+            .on_stream(self.stream())
     }
 
     /// The engine that the flags ask for. The drafter goes with it.
@@ -418,6 +452,13 @@ impl DraftFile {
             }
         };
         Ok(Self { checkpoint, map: Some(map) })
+    }
+
+    /// What is told of it.
+    fn facts(&self, target: &Opened) -> DraftFacts {
+        let share = |map: &VocabularyMap| map.shared() as f64 / target.vocabulary.vocab().max(1) as f64;
+        let shared_vocabulary = self.map.as_ref().map_or(1.0, share);
+        DraftFacts { model: ModelFacts::of(&self.checkpoint), shared_vocabulary }
     }
 }
 

@@ -8,11 +8,12 @@ use std::time::{Duration, Instant};
 use serde_json::Value;
 use spec_core::{Fixed, SamplingParams, Token};
 use spec_cpu::{CpuModel, LoadOptions, Pool};
-use spec_model::{Checkpoint, TokenKind, Tokenizer};
+use spec_model::{Checkpoint, Conversation, TokenKind, Tokenizer};
 use spec_runtime::{
     Completion, Constraint, Drafter, Engine, FinishReason, Grammars, ModelDrafter, NgramDrafter, Request, RuntimeError,
     StopRules, TokenRole, TokenSet, TokenText, VocabularyMap,
 };
+use spec_server::tools::ToolStyle;
 use spec_testing::models::{self, Model};
 
 const CONTEXT: usize = 768;
@@ -222,4 +223,22 @@ fn real_qwen_pair_has_one_vocabulary() {
     let target: Arc<dyn TokenText> = Arc::new(Tokens(tokens(Model::QwenTarget)));
     let map = VocabularyMap::new(target, &Tokens(tokens(Model::QwenDraft))).expect("one vocabulary");
     assert!(map.is_identity() && map.notes().is_empty(), "{map:?}");
+}
+
+#[test]
+#[ignore = "needs the Qwen pair: cargo xtask test --pair"]
+fn real_qwen_pair_is_shown_tools_by_its_template_and_the_tags_of_calls_are_text() {
+    for model in [Model::QwenTarget, Model::QwenDraft] {
+        let checkpoint = Checkpoint::open(models::path(model)).expect("the file opens");
+        let tokenizer = checkpoint.tokenizer().expect("a tokenizer");
+        for tag in ["<tool_call>", "</tool_call>"] {
+            let ids = tokenizer.encode(tag, false).expect("tokens");
+            assert_eq!(ids.len(), 1, "{tag} is {ids:?}");
+            assert_eq!(tokenizer.token_bytes(ids[0], false).expect("a token"), tag.as_bytes());
+        }
+        let template = checkpoint.chat_template().expect("it can be read").expect("there is one");
+        let render =
+            |conversation: &Conversation<'_>| template.render_json(conversation).map_err(|error| error.to_string());
+        assert_eq!(ToolStyle::of(&render), ToolStyle::Template);
+    }
 }

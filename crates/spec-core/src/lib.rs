@@ -50,8 +50,8 @@ pub use drawn::Siblings;
 pub use error::{NameError, SamplingError, TreeError, VerifyError};
 pub use law::Law;
 pub use length::{
-    Additive, Ask, Average, ByPromptLength, Company, DraftCost, Fixed, Gate, Goodput, LENGTH_POLICIES, LengthPolicy,
-    LengthPolicyEntry, LengthPolicyName, Prices, Round, Start,
+    Additive, Ask, Average, ByPromptLength, Company, DraftCost, Fixed, Gate, Goodput, LENGTH_POLICIES,
+    LatencyTolerance, LengthPolicy, LengthPolicyEntry, LengthPolicyName, Prices, Round, Start, Survey,
 };
 pub use logprob::{TokenLogProb, log_probabilities, top_log_probabilities};
 pub use noise::{Noise, NoiseKeys};
@@ -61,8 +61,9 @@ pub use pipeline::{Pipeline, Scratch, TokenMask};
 pub use proposal::Proposal;
 pub use rows::RowKernels;
 pub use rule::{
-    AcceptanceRule, Block, Comparison, Coupled, Entropy, Epsilon, EpsilonPublished, Greedy, Outcome, RULES, Rejection,
-    RejectionReason, RejectionRule, RuleEntry, RuleName, Typical,
+    AcceptanceRule, AdaptiveEpsilon, Block, Comparison, Coupled, Entropy, Epsilon, EpsilonPublished, Forgiven,
+    Forgiveness, Greedy, LossBudget, Outcome, RULES, Rejection, RejectionReason, RejectionRule, RuleEntry, RuleName,
+    Tolerance, Typical,
 };
 pub use scan::{Filter, NoiseScan, Race, ScalarScan, SharedNoise};
 pub use summary::{BLOCK as SUMMARY_BLOCK, BlockSummary, RowSummary};

@@ -68,7 +68,7 @@ fn policies_are_found_by_name_and_mistakes_list_the_names() {
     let error = |text: &str| text.parse::<LengthPolicyName>().expect_err("not a policy").to_string();
     assert_eq!(
         error("godput"),
-        "no length policy is called `godput`; there are: goodput:x, fixed:x, additive:x, by-prompt-length:x"
+        "no length policy is called `godput`; there are: goodput:x, fixed:x, additive:x, by-prompt-length:x, survey:x"
     );
     assert_eq!(
         error("fixed:x"),

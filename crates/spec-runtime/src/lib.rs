@@ -50,7 +50,7 @@ pub use lazy::LazyModel;
 pub use model::{Batch, KvUsage, Model, ModelConfig, Pass, Row, Rows, SeqId, Sequence, Want};
 pub use request::{CancelToken, DraftWith, Request, RequestRule};
 pub use scheduler::{Finished, Job, JobEvent, JobId, Refused, Scheduler, SchedulerOptions, Service, Status, Totals};
-pub use stats::{AheadStats, PositionStats, SpeculationStats, Timings};
+pub use stats::{AheadStats, ForgivenStats, PositionStats, SpeculationStats, Timings};
 pub use stream::{Event, HostStream, Stream, wait_on_host};
 pub use text::{TokenRole, TokenText};
 pub use vocabulary::VocabularyMap;

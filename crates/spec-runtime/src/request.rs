@@ -82,6 +82,9 @@ pub struct Request {
     pub stop: StopRules,
     /// The acceptance rule; `None` is the lossless one that fits the sampling: greedy at temperature 0, else coupled.
     pub rule: Option<RequestRule>,
+    /// What a lossy rule may forgive in the whole answer, in nats of [log ratio](spec_core::Forgiven::log_ratio): the sum is never
+    /// passed, and the rule is exact from the token on that would pass it. `None` is no limit.
+    pub loss_budget: Option<f64>,
     /// Who drafts.
     pub draft_with: DraftWith,
     /// How many tokens are drafted a round.
@@ -113,6 +116,7 @@ impl Request {
             choice: 0,
             stop: StopRules { max_tokens, ..StopRules::default() },
             rule: None,
+            loss_budget: None,
             draft_with: DraftWith::All,
             draft_len: Box::new(Fixed(5)),
             draft_width: usize::MAX,
@@ -167,6 +171,11 @@ impl Request {
                     self.sampling.temperature
                 ),
             );
+        }
+        if let Some(budget) = self.loss_budget
+            && (budget.is_nan() || budget < 0.0)
+        {
+            return bad("loss_budget", format!("it is {budget}; give a number of nats from 0 on"));
         }
         if self.stop.texts.iter().any(String::is_empty) {
             return bad("stop", "a stop text is empty; it would end every answer at once".into());

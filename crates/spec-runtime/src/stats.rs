@@ -28,8 +28,24 @@ impl AheadStats {
     }
 }
 
+/// What a lossy rule forgave: [`spec_core::Forgiven`], over the tokens emitted.
+#[derive(Clone, Copy, PartialEq, Debug, Default)]
+pub struct ForgivenStats {
+    /// Tokens that the exact rule would have refused, or kept less often.
+    pub count: usize,
+    /// Sum of their log ratios, in nats.
+    pub log_ratio: f64,
+}
+
+impl ForgivenStats {
+    pub(crate) fn record(&mut self, log_ratio: f64) {
+        self.count += 1;
+        self.log_ratio += log_ratio;
+    }
+}
+
 /// What speculation did in one generation. Tokens behind a stop count nowhere.
-#[derive(Clone, PartialEq, Eq, Debug, Default)]
+#[derive(Clone, PartialEq, Debug, Default)]
 pub struct SpeculationStats {
     /// Target passes after prefill.
     pub rounds: usize,
@@ -47,6 +63,8 @@ pub struct SpeculationStats {
     pub by_position: Vec<PositionStats>,
     /// What was drafted ahead.
     pub ahead: AheadStats,
+    /// What a lossy rule forgave.
+    pub forgiven: ForgivenStats,
 }
 
 impl SpeculationStats {
@@ -88,7 +106,7 @@ impl SpeculationStats {
 /// Sums over several generations.
 impl AddAssign<&Self> for SpeculationStats {
     fn add_assign(&mut self, other: &Self) {
-        let Self { rounds, drafted_rounds, drafted, forced, accepted, emitted, by_position, ahead } = other;
+        let Self { rounds, drafted_rounds, drafted, forced, accepted, emitted, by_position, ahead, forgiven } = other;
         self.rounds += rounds;
         self.drafted_rounds += drafted_rounds;
         self.drafted += drafted;
@@ -104,6 +122,8 @@ impl AddAssign<&Self> for SpeculationStats {
         }
         self.ahead.drafted += ahead.drafted;
         self.ahead.used += ahead.used;
+        self.forgiven.count += forgiven.count;
+        self.forgiven.log_ratio += forgiven.log_ratio;
     }
 }
 

@@ -15,6 +15,9 @@ use crate::{ApiError, Language, Observers};
 /// Answers that one request may ask for, over all its prompts.
 const MOST_CHOICES: usize = 64;
 const MOST_STOPS: usize = 16;
+/// Who speaks in a conversation. A template may know fewer, and then refuses in its own words; many drop, without a word, what they do
+/// not know, so that no other name may come as far.
+const ROLES: [&str; 5] = ["system", "developer", "user", "assistant", "tool"];
 /// Bytes of a JSON schema; the grammar's own limits hold within.
 const MOST_SCHEMA: usize = 64 << 10;
 
@@ -154,6 +157,7 @@ impl Composer {
                 request.seed = Some(seed);
                 request.choice = choice as u32;
                 request.rule = rule.map(RequestRule::from);
+                request.loss_budget = body.get("speculation.loss_budget").and_then(Value::as_f64);
                 request.draft_len = match effective.draft_len {
                     Some(tokens) => Box::new(Fixed(tokens)),
                     None => (self.limits.draft_len)(),
@@ -389,6 +393,10 @@ fn plain_message(at: usize, message: &Value) -> Result<Value, ApiError> {
         return Err(bad(&name, "this field is not supported").with_code("unsupported_field"));
     }
     let role = fields.get("role").and_then(Value::as_str).ok_or_else(|| bad("role", "a text is expected"))?;
+    if !ROLES.contains(&role) {
+        let what = format!("one of {} is expected, and it is {}", ROLES.join(", "), shown(&role.into()));
+        return Err(bad("role", &what).with_code("unsupported_value"));
+    }
     if fields.get("refusal").is_some_and(|refusal| !refusal.is_null()) {
         return Err(bad("refusal", "this field is not supported").with_code("unsupported_field"));
     }
@@ -419,6 +427,9 @@ fn plain_message(at: usize, message: &Value) -> Result<Value, ApiError> {
     let role = if role == "developer" { "system" } else { role };
     let mut plain = serde_json::json!({ "role": role, "content": content });
     if let Some(name) = fields.get("name").filter(|name| !name.is_null()) {
+        if !name.is_string() {
+            return Err(bad("name", "a text is expected"));
+        }
         plain["name"] = name.clone();
     }
     for (name, value) in [("tool_calls", calls), ("tool_call_id", answered)] {

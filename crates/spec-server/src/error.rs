@@ -8,6 +8,10 @@ use spec_runtime::{Refused, RuntimeError};
 /// Seconds that a client is asked to wait when the queue is full.
 const RETRY_AFTER: u32 = 1;
 
+/// Bytes of a refusal's text, and of the field it names: both may quote what a client sent, which may be long.
+const LONGEST_MESSAGE: usize = 1000;
+const LONGEST_PARAM: usize = 200;
+
 /// What can go wrong before the service runs.
 #[non_exhaustive]
 #[derive(Debug, thiserror::Error)]
@@ -44,6 +48,12 @@ pub enum ServerError {
         /// What is wrong with it, with the line where there is one.
         reason: String,
     },
+    /// The model that was promised with [`Server::loading`](crate::Server::loading) does not come; whoever was to load it knows why.
+    #[error("the model was not loaded")]
+    NotLoaded,
+    /// A second signal came while answers were under way.
+    #[error("a second signal ended the server before the answers under way were out")]
+    Interrupted,
     /// The model cannot be served.
     #[error(transparent)]
     Runtime(#[from] RuntimeError),
@@ -64,21 +74,27 @@ pub struct ApiError {
 }
 
 impl ApiError {
-    /// An error of this status.
+    /// An error of this status. Of a long message the beginning is kept.
     pub fn new(status: StatusCode, code: &'static str, message: impl Into<String>) -> Self {
-        Self { status, message: message.into(), param: None, code, retry_after: None }
+        Self { status, message: brief(message.into(), LONGEST_MESSAGE), param: None, code, retry_after: None }
     }
 
     /// A field that is wrong.
     pub fn field(param: impl Into<String>, message: impl Into<String>) -> Self {
         let error = Self::new(StatusCode::BAD_REQUEST, "invalid_value", message);
-        Self { param: Some(param.into()), ..error }
+        Self { param: Some(brief(param.into(), LONGEST_PARAM)), ..error }
     }
 
     /// Gives the error another name for programs.
     #[must_use]
     pub fn with_code(self, code: &'static str) -> Self {
         Self { code, ..self }
+    }
+
+    /// Tells the client in how many seconds to come again.
+    #[must_use]
+    pub fn with_retry_after(self, seconds: u32) -> Self {
+        Self { retry_after: Some(seconds), ..self }
     }
 
     /// The object that clients read.
@@ -114,10 +130,22 @@ impl axum::response::IntoResponse for ApiError {
     }
 }
 
+/// A text that is cut, at a character, where it is longer than so many bytes.
+fn brief(mut text: String, most: usize) -> String {
+    if text.len() > most {
+        let most = most - '…'.len_utf8();
+        let end = text.char_indices().map(|(at, _)| at).take_while(|&at| at <= most).last();
+        text.truncate(end.unwrap_or(0));
+        text.push('…');
+    }
+    text
+}
+
 /// The field of the API that a field of the runtime was read from.
 fn api_field(field: &str) -> &str {
     match field {
         "rule" => "speculation.rule",
+        "loss_budget" => "speculation.loss_budget",
         "json_schema" => "response_format",
         "grammar" => "tools",
         "drafter" | "draft_with" => "speculation.drafter",
@@ -134,8 +162,7 @@ impl From<RuntimeError> for ApiError {
             RuntimeError::BadToken { .. } => Self::field("prompt", message),
             RuntimeError::ContextExceeded { .. } => Self::field("prompt", message).with_code("context_length_exceeded"),
             RuntimeError::KvExhausted { .. } => {
-                let error = Self::new(StatusCode::SERVICE_UNAVAILABLE, "kv_cache_full", message);
-                Self { retry_after: Some(RETRY_AFTER), ..error }
+                Self::new(StatusCode::SERVICE_UNAVAILABLE, "kv_cache_full", message).with_retry_after(RETRY_AFTER)
             }
             // Its grammar came with the request, and so did what exceeds the parser's limits.
             RuntimeError::Constraint { .. } => Self::field("response_format", message).with_code("constraint_failed"),
@@ -150,8 +177,7 @@ impl From<Refused> for ApiError {
         let message = refused.to_string();
         match refused {
             Refused::QueueFull { .. } => {
-                let error = Self::new(StatusCode::TOO_MANY_REQUESTS, "queue_full", message);
-                Self { retry_after: Some(RETRY_AFTER), ..error }
+                Self::new(StatusCode::TOO_MANY_REQUESTS, "queue_full", message).with_retry_after(RETRY_AFTER)
             }
             Refused::Stopping => Self::new(StatusCode::SERVICE_UNAVAILABLE, "stopping", message),
             Refused::DeviceLost { .. } => Self::new(StatusCode::SERVICE_UNAVAILABLE, "device_lost", message),

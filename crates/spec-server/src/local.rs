@@ -1,7 +1,6 @@
 //! The service without a network: what a request would be answered with, asked for by a caller in this process.
 
 use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
 
 use axum::Router;
 use axum::body::{Body, to_bytes};
@@ -13,10 +12,8 @@ use spec_runtime::Service;
 use tokio::runtime::{Builder, Runtime};
 
 use crate::batch::Answer;
-use crate::compose::Composer;
-use crate::metrics::Metrics;
-use crate::routes::{App, router, seconds_now};
-use crate::{ApiError, Language, RequestLimits, ServerError, ServerOptions};
+use crate::routes::{App, router};
+use crate::{ApiError, Language, Loading, RequestLimits, ServerError, ServerOptions};
 
 /// The routes of the service, over the same engine, reading and writing alike.
 pub struct Local {
@@ -41,38 +38,44 @@ impl Local {
             .enable_all()
             .build()
             .map_err(|source| ServerError::System { what: "starting threads for requests", source })?;
-        let app = App {
-            composer: Composer::new(language, limits, options.observers.clone()),
-            service,
-            metrics: Arc::new(Metrics::default()),
-            options: ServerOptions { keys: None, ..options },
-            is_draining: AtomicBool::new(false),
-            created: seconds_now(),
-        };
-        Ok(Self { runtime, routes: TowerToHyperService::new(router(Arc::new(app))) })
+        let app = Arc::new(App::new(ServerOptions { keys: None, ..options }));
+        Loading::new(Arc::clone(&app)).done(language, service, limits);
+        Ok(Self { runtime, routes: TowerToHyperService::new(router(app)) })
     }
 
-    /// The answer to a body posted to `url`. Waits for it; several threads may at once.
+    /// The answer to a body posted to `url`, which asks for no stream. Waits for it; several threads may at once.
     pub fn answer(&self, url: &str, body: &Value) -> Answer {
+        let (status, bytes) = self.exchange(url, body.to_string().into_bytes());
+        match serde_json::from_slice(&bytes) {
+            Ok(body) => Answer { status, body },
+            Err(error) => {
+                let error = failed(format!("the answer is no JSON: {error}"));
+                Answer { status: error.status.as_u16(), body: error.body() }
+            }
+        }
+    }
+
+    /// Status and bytes of the answer to a body as it is, JSON or not; of a stream, all of it. Waits as [`answer`](Self::answer) does.
+    pub fn exchange(&self, url: &str, body: Vec<u8>) -> (u16, Vec<u8>) {
+        let refused = |error: ApiError| (error.status.as_u16(), error.body().to_string().into_bytes());
         self.runtime.block_on(async {
             let request = Request::post(url).header(header::CONTENT_TYPE, "application/json");
-            let failed = |message: String| {
-                let error = ApiError::new(StatusCode::INTERNAL_SERVER_ERROR, "internal_error", message);
-                Answer { status: error.status.as_u16(), body: error.body() }
-            };
-            let request = match request.body(Body::from(body.to_string())) {
+            let request = match request.body(Body::from(body)) {
                 Ok(request) => request,
-                Err(error) => return failed(error.to_string()),
+                Err(error) => return refused(failed(error.to_string())),
             };
             let (parts, body) = match self.routes.call(request).await {
                 Ok(response) => response.into_parts(),
                 Err(never) => match never {},
             };
-            let body = match to_bytes(body, usize::MAX).await {
-                Ok(bytes) => serde_json::from_slice(&bytes),
-                Err(error) => return failed(error.to_string()),
-            };
-            body.map_or_else(|error| failed(error.to_string()), |body| Answer { status: parts.status.as_u16(), body })
+            match to_bytes(body, usize::MAX).await {
+                Ok(bytes) => (parts.status.as_u16(), bytes.into()),
+                Err(error) => refused(failed(error.to_string())),
+            }
         })
     }
+}
+
+fn failed(message: String) -> ApiError {
+    ApiError::new(StatusCode::INTERNAL_SERVER_ERROR, "internal_error", message)
 }

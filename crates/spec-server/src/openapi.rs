@@ -24,7 +24,7 @@ pub fn document() -> Value {
             "/tokenize": asks("Split a text into tokens", "tokens, count", &[TOKENIZE], &["prompt"]),
             "/detokenize": asks("Join tokens to a text", "prompt", &[DETOKENIZE], &["tokens"]),
             "/v1/models": gives("The model that is served", "application/json"),
-            "/health": gives("Whether the device works; 503 when it is lost", "application/json"),
+            "/health": gives("Whether the device works; 503 when it is lost, and while the model is loaded", "application/json"),
             "/ready": gives("Whether requests are taken; 503 when not", "application/json"),
             "/metrics": gives("Figures for Prometheus", "text/plain"),
             "/openapi.json": gives("This document", "application/json"),
@@ -57,6 +57,6 @@ fn responses(answer: &str) -> Value {
         "415": refusal("the body is no JSON"),
         "429": refusal("the queue is full; Retry-After says when to come again"),
         "500": refusal("the generation failed"),
-        "503": refusal("the device failed, or the server is shutting down"),
+        "503": refusal("the device failed, the model is not loaded yet, or the server is shutting down"),
     })
 }

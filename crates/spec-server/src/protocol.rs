@@ -18,6 +18,11 @@ const SPECULATION: &[Field] = &[
         "tokens drafted a round; as the server was started when not given",
     ),
     Field::new("rule", Kind::Text, "the acceptance rule, such as rejection or epsilon:0.1; lossless when not given"),
+    Field::new(
+        "loss_budget",
+        Kind::Number { min: 0.0, max: 1e9 },
+        "nats that a lossy rule may forgive in an answer; it is exact from the token on that would pass it",
+    ),
 ];
 
 const STREAM_OPTIONS: &[Field] = &[
@@ -118,7 +123,19 @@ pub(crate) const COMPLETION: &[Field] = &[
 pub(crate) const CHAT: &[Field] = &[
     Field::new(
         "messages",
-        Kind::Own(r#"{ "type": "array", "minItems": 1, "items": { "type": "object", "required": ["role"] } }"#),
+        Kind::Own(
+            r#"{ "type": "array", "minItems": 1, "items": { "type": "object", "required": ["role"], "properties": {
+                "role": { "enum": ["system", "developer", "user", "assistant", "tool"] },
+                "content": { "oneOf": [{ "type": ["string", "null"] }, { "type": "array", "items": {
+                    "type": "object", "required": ["type", "text"], "properties": { "type": { "enum": ["text"] }, "text": { "type": "string" } } } }] },
+                "name": { "type": "string" },
+                "tool_calls": { "type": "array", "items": { "type": "object", "required": ["function"], "properties": {
+                    "id": { "type": "string" }, "type": { "enum": ["function"] },
+                    "function": { "type": "object", "required": ["name", "arguments"], "properties": {
+                        "name": { "type": "string" }, "arguments": { "type": "string" } } } } } },
+                "tool_call_id": { "type": "string" },
+                "refusal": { "type": "null" } } } }"#,
+        ),
         "the conversation: objects with role and content",
     ),
     Field::new("max_completion_tokens", Kind::Integer { min: 0, max: MOST_TOKENS }, "as max_tokens"),
@@ -128,7 +145,9 @@ pub(crate) const CHAT: &[Field] = &[
         "response_format",
         Kind::Own(
             r#"{ "type": "object", "required": ["type"], "properties": {
-                "type": { "enum": ["text", "json_object", "json_schema"] }, "json_schema": { "type": "object" } } }"#,
+                "type": { "enum": ["text", "json_object", "json_schema"] }, "json_schema": { "type": "object", "required": ["schema"], "properties": {
+                    "name": { "type": "string" }, "description": { "type": "string" }, "schema": { "type": ["object", "boolean"] },
+                    "strict": { "type": "boolean" } } } } }"#,
         ),
         "text, a JSON object, or what a JSON schema describes",
     ),

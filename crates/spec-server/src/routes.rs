@@ -3,8 +3,8 @@
 use std::convert::Infallible;
 use std::hash::{BuildHasher, RandomState};
 use std::panic::AssertUnwindSafe;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, OnceLock};
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use axum::Router;
@@ -16,13 +16,14 @@ use axum::response::IntoResponse;
 use axum::routing::{get, post};
 use futures_util::{FutureExt, StreamExt, stream};
 use serde_json::{Value, json};
-use spec_runtime::Service;
-use tokio::sync::mpsc;
+use spec_runtime::{Service, Status};
+use tokio::sync::{Notify, mpsc};
 use tokio::time::timeout;
 
 use crate::answers::{Answers, Event};
 use crate::compose::{Composed, Composer};
 use crate::fields::{Body as Fields, Field};
+use crate::loading::Progress;
 use crate::metrics::Metrics;
 use crate::protocol::{CHAT, COMPLETION, DETOKENIZE, GENERATION, TOKENIZE};
 use crate::write::{Api, Part, Totals, Writer};
@@ -35,13 +36,52 @@ const OPEN: [&str; 5] = ["/", "/health", "/ready", "/metrics", "/openapi.json"];
 
 /// What all requests share.
 pub(crate) struct App {
-    pub(crate) composer: Composer,
-    pub(crate) service: Service,
+    /// Not there while the model is loaded.
+    pub(crate) served: OnceLock<Served>,
+    pub(crate) progress: Progress,
+    /// The model will not come.
+    pub(crate) given_up: Notify,
     pub(crate) metrics: Arc<Metrics>,
     pub(crate) options: ServerOptions,
     pub(crate) is_draining: AtomicBool,
     /// Seconds since 1970.
-    pub(crate) created: u64,
+    created: u64,
+}
+
+/// What a model answers with.
+pub(crate) struct Served {
+    pub(crate) composer: Composer,
+    pub(crate) service: Service,
+}
+
+impl App {
+    /// Without a model, which is still to come.
+    pub(crate) fn new(options: ServerOptions) -> Self {
+        Self {
+            served: OnceLock::new(),
+            progress: Progress::new(),
+            given_up: Notify::new(),
+            metrics: Arc::new(Metrics::default()),
+            options,
+            is_draining: AtomicBool::new(false),
+            created: seconds_now(),
+        }
+    }
+
+    /// What answers, if it is there already.
+    fn served(&self) -> Result<&Served, ApiError> {
+        self.served.get().ok_or_else(|| self.progress.refusal())
+    }
+
+    /// While there is no model: what is said of that at `/health` and `/ready`.
+    fn loading(&self) -> Option<Response<Body>> {
+        self.served.get().is_none().then(|| {
+            let mut response = json_response(&self.progress.body());
+            *response.status_mut() = StatusCode::SERVICE_UNAVAILABLE;
+            response.headers_mut().insert(header::RETRY_AFTER, self.progress.retry_after().into());
+            response
+        })
+    }
 }
 
 type Shared = State<Arc<App>>;
@@ -175,25 +215,28 @@ async fn generate(State(app): Shared, request: Request, api: Api) -> Answer {
         Api::Completion => &[GENERATION, COMPLETION],
         Api::Chat => &[GENERATION, CHAT],
     };
+    // Before the body is read, which a client may hold back until it hears of us.
+    app.served()?;
     let tenant = request.extensions().get::<Tenant>().map(|&Tenant(tenant)| tenant);
     let fields = fields_of(&app, request, table).await?;
     let composing = Arc::clone(&app);
     let composed = apart(move || match api {
-        Api::Completion => composing.composer.completion(&fields),
-        Api::Chat => composing.composer.chat(&fields),
+        Api::Completion => composing.served()?.composer.completion(&fields),
+        Api::Chat => composing.served()?.composer.chat(&fields),
     });
     let Composed { mut requests, prompt_tokens, stream, include_usage, spec_info, effective, tools } = composed.await?;
     // Without keys all are one.
     requests.iter_mut().for_each(|request| request.tenant = Some(tenant.unwrap_or(0)));
     tracing::debug!(tenant, prompt_tokens, choices = requests.len(), "a request begins");
     let choices = requests.len();
-    let answers = Answers::begin(&app.service, &app.metrics, requests).await?;
+    let Served { composer, service } = app.served()?;
+    let answers = Answers::begin(service, &app.metrics, requests).await?;
     let id = fresh_id(api);
     let parser = |choice: usize| tools.as_ref().and_then(|tools| tools.parser(&format!("{id}_{choice}")));
     let parts: Vec<(Part, String)> = (0..choices).map(|choice| (Part::of(parser(choice)), String::new())).collect();
     let writer = Writer {
         api,
-        language: Arc::clone(&app.composer.language),
+        language: Arc::clone(&composer.language),
         id,
         created: seconds_now(),
         model: app.options.served_model_name.clone(),
@@ -289,55 +332,61 @@ fn fresh_id(api: Api) -> String {
     format!("{prefix}-{:016x}", RandomState::new().hash_one(prefix))
 }
 
-pub(crate) fn seconds_now() -> u64 {
+fn seconds_now() -> u64 {
     SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs())
 }
 
-fn served(app: &App) -> Value {
-    json!({
+fn description(app: &App) -> Result<Value, ApiError> {
+    Ok(json!({
         "id": app.options.served_model_name,
         "object": "model",
         "created": app.created,
         "owned_by": "spec",
-        "max_model_len": app.composer.limits.context,
-    })
+        "max_model_len": app.served()?.composer.limits.context,
+    }))
 }
 
-async fn models(State(app): Shared) -> Response<Body> {
-    json_response(&json!({ "object": "list", "data": [served(&app)] }))
+async fn models(State(app): Shared) -> Answer {
+    Ok(json_response(&json!({ "object": "list", "data": [description(&app)?] })))
 }
 
 /// With one model served, every name means it.
-async fn model(State(app): Shared, Path(_): Path<String>) -> Response<Body> {
-    json_response(&served(&app))
+async fn model(State(app): Shared, Path(_): Path<String>) -> Answer {
+    Ok(json_response(&description(&app)?))
 }
 
 async fn tokenize(State(app): Shared, request: Request) -> Answer {
+    app.served()?;
     let fields = fields_of(&app, request, &[TOKENIZE]).await?;
     let tokens = apart({
         let app = Arc::clone(&app);
         move || {
             let text = fields.text("prompt").ok_or_else(|| ApiError::field("prompt", "prompt: it is missing"))?;
             let special = fields.get("add_special_tokens").and_then(Value::as_bool).unwrap_or(true);
-            app.composer.encode("prompt", text, special)
+            app.served()?.composer.encode("prompt", text, special)
         }
     });
     let tokens = tokens.await?;
     let count = tokens.len();
-    Ok(json_response(&json!({ "tokens": tokens, "count": count, "max_model_len": app.composer.limits.context })))
+    let context = app.served()?.composer.limits.context;
+    Ok(json_response(&json!({ "tokens": tokens, "count": count, "max_model_len": context })))
 }
 
 async fn detokenize(State(app): Shared, request: Request) -> Answer {
+    let Served { composer, .. } = app.served()?;
     let fields = fields_of(&app, request, &[DETOKENIZE]).await?;
     let Some(Value::Array(items)) = fields.get("tokens") else {
         return Err(ApiError::field("tokens", "tokens: a list of token ids is expected"));
     };
-    let ids = app.composer.ids("tokens", items)?;
-    Ok(json_response(&json!({ "prompt": app.composer.language.decode(&ids) })))
+    let ids = composer.ids("tokens", items)?;
+    Ok(json_response(&json!({ "prompt": composer.language.decode(&ids) })))
 }
 
 async fn health(State(app): Shared) -> Response<Body> {
-    let status = app.service.status();
+    if let Some(loading) = app.loading() {
+        return loading;
+    }
+    let status = status(&app);
     let mut response = json_response(&json!({
         "status": if status.device_lost.is_some() { "device lost" } else { "ok" },
         "reason": status.device_lost,
@@ -351,7 +400,10 @@ async fn health(State(app): Shared) -> Response<Body> {
 }
 
 async fn ready(State(app): Shared) -> Response<Body> {
-    let stops = app.is_draining.load(Ordering::Relaxed) || app.service.status().device_lost.is_some();
+    if let Some(loading) = app.loading() {
+        return loading;
+    }
+    let stops = app.is_draining.load(Ordering::Relaxed) || status(&app).device_lost.is_some();
     let mut response = json_response(&json!({ "ready": !stops }));
     if stops {
         *response.status_mut() = StatusCode::SERVICE_UNAVAILABLE;
@@ -359,6 +411,11 @@ async fn ready(State(app): Shared) -> Response<Body> {
     response
 }
 
+/// Where things stand; while the model is loaded, at nothing.
+fn status(app: &App) -> Status {
+    app.served.get().map(|served| served.service.status()).unwrap_or_default()
+}
+
 async fn metrics(State(app): Shared) -> impl IntoResponse {
-    typed(app.metrics.text(&app.service.status()).into(), "text/plain; version=0.0.4; charset=utf-8")
+    typed(app.metrics.text(&status(&app)).into(), "text/plain; version=0.0.4; charset=utf-8")
 }

@@ -2,25 +2,29 @@
 
 use std::net::{SocketAddr, TcpListener};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
+use axum::http::StatusCode;
 use hyper::server::conn::http1;
 use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::server::graceful::GracefulShutdown;
 use hyper_util::service::TowerToHyperService;
 use spec_runtime::{RoundObserver, Service};
+use tokio::io::AsyncWriteExt as _;
+use tokio::net::TcpStream;
 use tokio::sync::Semaphore;
-use tokio::time::sleep;
+use tokio::time::{sleep, timeout};
 
-use crate::compose::Composer;
-use crate::metrics::Metrics;
-use crate::routes::{App, router, seconds_now};
-use crate::{Keys, Language, RequestLimits, ServerError};
+use crate::routes::{App, router};
+use crate::{ApiError, Keys, Language, Loading, RequestLimits, ServerError};
 
 /// Headers of a request: as many, and so many bytes of them.
 const MOST_HEADERS: usize = 64;
 const MOST_HEADER_BYTES: usize = 64 << 10;
+/// Clients at once that are told that there is no place for them, and the time that each has to hear it.
+const MOST_TURNED_AWAY: usize = 64;
+const TOLD_WITHIN: Duration = Duration::from_secs(1);
 /// Behind a failure to accept, such as for want of file descriptors.
 const PAUSE: Duration = Duration::from_millis(50);
 
@@ -40,7 +44,7 @@ pub struct ServerOptions {
     pub header_timeout: Duration,
     /// Time for a request's body, and for a client to take a part of an answer.
     pub body_timeout: Duration,
-    /// Connections at once; more wait to be accepted.
+    /// Connections at once; more are answered with 503.
     pub max_connections: usize,
     /// Whether bodies of requests are logged.
     pub log_prompts: bool,
@@ -63,7 +67,7 @@ impl Default for ServerOptions {
     }
 }
 
-/// An address that is taken. Who connects waits until there is a [`Server`].
+/// An address that is taken. Who connects waits until a [`Server`] runs.
 #[derive(Debug)]
 pub struct Listening(TcpListener);
 
@@ -103,22 +107,24 @@ impl Server {
         limits: RequestLimits,
         options: ServerOptions,
     ) -> Self {
-        let app = Arc::new(App {
-            composer: Composer::new(language, limits, options.observers.clone()),
-            service,
-            metrics: Arc::new(Metrics::default()),
-            options,
-            is_draining: AtomicBool::new(false),
-            created: seconds_now(),
-        });
-        Self { listening, app }
+        let (server, loading) = Self::loading(listening, options);
+        loading.done(language, service, limits);
+        server
+    }
+
+    /// A server that can run before its model is there. Until [`Loading::done`] `/health` and `/ready` answer 503 with how far it has
+    /// come, and so is whatever needs the model, with the time to come again.
+    pub fn loading(listening: Listening, options: ServerOptions) -> (Self, Loading) {
+        let app = Arc::new(App::new(options));
+        (Self { listening, app: Arc::clone(&app) }, Loading::new(app))
     }
 
     /// Serves until the process is told to end (SIGTERM, SIGINT), and then until the answers under way are out. A second signal
     /// ends it at once.
     ///
     /// # Errors
-    /// When the system gives no threads, or the address cannot be used.
+    /// When the system gives no threads, the address cannot be used, the model does not come ([`ServerError::NotLoaded`]), or a second
+    /// signal ends it ([`ServerError::Interrupted`]).
     pub fn run(self) -> Result<(), ServerError> {
         let runtime = tokio::runtime::Builder::new_multi_thread()
             .worker_threads(2)
@@ -144,8 +150,8 @@ impl Server {
             let _ = stop.send(());
             tokio::select! {
                 outcome = &mut serving => outcome,
-                _ = terminate.recv() => Ok(()),
-                _ = interrupt.recv() => Ok(()),
+                _ = terminate.recv() => Err(ServerError::Interrupted),
+                _ = interrupt.recv() => Err(ServerError::Interrupted),
             }
         });
         runtime.shutdown_background();
@@ -155,12 +161,13 @@ impl Server {
     /// Serves until `stop` is ready, and then until the answers under way are out; idle connections are closed.
     ///
     /// # Errors
-    /// When the address cannot be used.
+    /// When the address cannot be used, or the model does not come ([`ServerError::NotLoaded`]).
     pub async fn run_until(self, stop: impl Future<Output = ()>) -> Result<(), ServerError> {
         let Self { listening, app } = self;
         let listener = tokio::net::TcpListener::from_std(listening.0)
             .map_err(|source| ServerError::System { what: "listening", source })?;
         let places = Arc::new(Semaphore::new(app.options.max_connections));
+        let being_told = Arc::new(Semaphore::new(MOST_TURNED_AWAY));
         let graceful = GracefulShutdown::new();
         let routes = router(Arc::clone(&app));
         let mut protocol = http1::Builder::new();
@@ -170,15 +177,11 @@ impl Server {
             .max_headers(MOST_HEADERS)
             .max_buf_size(MOST_HEADER_BYTES);
         tokio::pin!(stop);
-        loop {
-            let accept = async {
-                // The semaphore is never closed.
-                let place = Arc::clone(&places).acquire_owned().await.ok();
-                (place, listener.accept().await)
-            };
-            let (place, accepted) = tokio::select! {
-                accepted = accept => accepted,
-                () = &mut stop => break,
+        let outcome = loop {
+            let accepted = tokio::select! {
+                accepted = listener.accept() => accepted,
+                () = app.given_up.notified() => break Err(ServerError::NotLoaded),
+                () = &mut stop => break Ok(()),
             };
             let socket = match accepted {
                 Ok((socket, _)) => socket,
@@ -187,6 +190,16 @@ impl Server {
                     sleep(PAUSE).await;
                     continue;
                 }
+            };
+            let Ok(place) = Arc::clone(&places).try_acquire_owned() else {
+                // Without a place for that either the connection is closed without a word.
+                if let Ok(turn) = Arc::clone(&being_told).try_acquire_owned() {
+                    tokio::spawn(async move {
+                        turn_away(socket).await;
+                        drop(turn);
+                    });
+                }
+                continue;
             };
             // A delta is sent when it is there; a failure costs time only.
             let _ = socket.set_nodelay(true);
@@ -198,11 +211,34 @@ impl Server {
                 }
                 drop(place);
             });
-        }
+        };
         drop(listener);
         app.is_draining.store(true, Ordering::Relaxed);
-        app.service.drain();
+        if let Some(served) = app.served.get() {
+            served.service.drain();
+        }
         graceful.shutdown().await;
-        Ok(())
+        outcome
     }
+}
+
+/// Tells a client that there is no place for its connection, whatever it asks.
+async fn turn_away(mut socket: TcpStream) {
+    let error = ApiError::new(
+        StatusCode::SERVICE_UNAVAILABLE,
+        "too_many_connections",
+        "the server has as many connections as it takes",
+    );
+    let body = error.body().to_string();
+    let head =
+        "HTTP/1.1 503 Service Unavailable\r\nContent-Type: application/json\r\nRetry-After: 1\r\nConnection: close\r\n";
+    let answer = format!("{head}Content-Length: {}\r\n\r\n{body}", body.len());
+    let told = async {
+        socket.write_all(answer.as_bytes()).await?;
+        socket.shutdown().await?;
+        // A socket that is closed over bytes that nobody has read takes back what was written.
+        tokio::io::copy(&mut socket, &mut tokio::io::sink()).await
+    };
+    // Who has left, or listens to nothing, is not waited for.
+    let _ = timeout(TOLD_WITHIN, told).await;
 }

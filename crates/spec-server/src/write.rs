@@ -281,6 +281,7 @@ impl Writer {
             "mean_accepted_length": stats.mean_accepted_length(),
             "tokens_per_round": stats.tokens_per_round(),
             "by_position": positions.collect::<Vec<_>>(),
+            "forgiven": { "count": stats.forgiven.count, "log_ratio": stats.forgiven.log_ratio },
             "cached_tokens": self.totals.cached,
         });
         let ms = |duration: Duration| duration.as_secs_f64() * 1e3;

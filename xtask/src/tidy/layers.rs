@@ -18,11 +18,23 @@ const LAYERS: &[(&str, &[&str])] = &[
     // For the types of acl-sys only: operators of its own make it an oracle.
     ("ascend-sim", &["acl-sys"]),
     ("spec-ascend", &["atb-rs", "spec-core", "spec-model", "spec-runtime"]),
+    // Unpublished: shows figures, and knows not of what.
+    ("spec-figures", &[]),
     ("spec-server", &["spec-core", "spec-model", "spec-runtime"]),
     // `spec doctor` asks the Ascend layers themselves.
     (
         "spec-cli",
-        &["acl-sys", "atb-rs", "spec-ascend", "spec-core", "spec-cpu", "spec-model", "spec-runtime", "spec-server"],
+        &[
+            "acl-sys",
+            "atb-rs",
+            "spec-ascend",
+            "spec-core",
+            "spec-cpu",
+            "spec-model",
+            "spec-figures",
+            "spec-runtime",
+            "spec-server",
+        ],
     ),
     // The engine on every device, for programs that are not Rust.
     ("spec-capi", &["acl-sys", "atb-rs", "spec-ascend", "spec-core", "spec-cpu", "spec-model", "spec-runtime"]),
@@ -33,7 +45,7 @@ const LAYERS: &[(&str, &[&str])] = &[
     // Unpublished: writes the header that spec-capi commits, from its text.
     ("capi-header", &[]),
     // Unpublished: measures programs from outside, the binary `spec` among them.
-    ("spec-bench", &[]),
+    ("spec-bench", &["spec-figures"]),
     // Unpublished: builds ATB and the shim, and tries them.
     ("atb-builder", &["acl-sys"]),
     ("xtask", &[]),

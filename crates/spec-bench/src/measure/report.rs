@@ -4,6 +4,7 @@ use std::path::Path;
 
 use anyhow::Result;
 use serde_json::json;
+use spec_figures::{Plot, Spread, Table};
 
 use super::Measured;
 use crate::contention::Contention;
@@ -12,10 +13,8 @@ use crate::engine::{Models, Sampling};
 use crate::generations::{CaseFigures, Generations};
 use crate::options::{Common, file_name, write as write_file};
 use crate::passes::PassFigures;
-use crate::plots::{Acceptance, Plot, RowTimes, Speeds};
+use crate::plots::{Acceptance, RowTimes, Speeds};
 use crate::reach::{self, Figure, Judged, judge};
-use crate::statistics::Spread;
-use crate::table::Table;
 
 /// The context that the reach of decoding is set for.
 const DECODE_CONTEXT: usize = 512;

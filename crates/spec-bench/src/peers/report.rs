@@ -4,6 +4,7 @@ use std::path::Path;
 
 use anyhow::Result;
 use serde_json::{Value, json};
+use spec_figures::{Spread, Table, ratios};
 
 use super::rivals::{Rival, Rivals, State};
 use super::{Measured, PassRates, Sides, build};
@@ -13,8 +14,6 @@ use crate::engine::{Models, Sampling};
 use crate::generations::{CaseFigures, Generations};
 use crate::options::{Common, file_name, write as write_file};
 use crate::reach::{self, Figure, Judged, judge};
-use crate::statistics::{Spread, ratios};
-use crate::table::Table;
 
 pub(super) fn write(measured: &Measured, common: &Common, models: &Models, out: &Path) -> Result<()> {
     let machine = common.machine();

@@ -1,10 +1,10 @@
 //! The settings of llama.cpp on one prompt: their rates, and which of them are still in the run.
 
 use anyhow::{Result, ensure};
+use spec_figures::Spread;
 
 use super::outputs::Decoded;
 use super::settings::{PLAIN, Setting};
-use crate::statistics::Spread;
 
 /// After the trial rounds a setting goes on when its best rate is at least this share of the best of all: far enough below
 /// it that no noise of this machine makes it the best after all.

@@ -3,12 +3,12 @@
 use anyhow::{Context, Result, ensure};
 use serde::{Deserialize, Serialize};
 use serde_json::json;
+use spec_figures::{Percentiles, Spread, ratios};
 
 use super::client::{Client, Mode};
 use crate::asking::Answered;
 use crate::http::Endpoint;
 use crate::progress::Progress;
-use crate::statistics::{Percentiles, Spread, ratios};
 
 /// Tokens of an earlier turn that may have to be read again: the last ones, which fill no block of the cache.
 const UNSHARED: usize = 64;

@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, ensure};
 use serde::Serialize;
 use serde_json::{Value, json};
+use spec_figures::Percentiles;
 
 use super::client::{Client, Mode};
 use super::dialogues::Dialogues;
@@ -14,7 +15,6 @@ use crate::arrivals::{Chance, poisson};
 use crate::asking::{CHAT, Ending, ask};
 use crate::http::Endpoint;
 use crate::progress::Progress;
-use crate::statistics::Percentiles;
 
 /// The rate is raised by this until it is too much, and then the gap is halved this often.
 const RAISE: f64 = 1.5;

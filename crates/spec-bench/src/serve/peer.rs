@@ -4,6 +4,7 @@ use std::path::Path;
 
 use anyhow::{Result, ensure};
 use serde::Serialize;
+use spec_figures::{Spread, geometric_mean, ratios};
 
 use super::client::{Client, Mode};
 use super::throughput::{Subject, prompts, rate};
@@ -12,7 +13,6 @@ use crate::http::Endpoint;
 use crate::launcher::Launcher;
 use crate::progress::Progress;
 use crate::server::{Server, free_port};
-use crate::statistics::{Spread, geometric_mean, ratios};
 
 pub(super) const PROGRAM: &str = "llama-server";
 /// Positions for each client.

@@ -1,14 +1,12 @@
 //! The plots of serving.
 
-use anyhow::Result;
 use plotters::coord::Shift;
 use plotters::prelude::*;
+use spec_figures::{Drawn, Lines, Percentiles, Plot};
 
 use super::client::Mode;
 use super::peak::{Figures as Peak, Trial};
 use super::throughput::Figures as Throughput;
-use crate::plots::{FONT, Plot, colour, dotted, legend, plain};
-use crate::statistics::Percentiles;
 
 /// A named line.
 type Line = (String, Vec<(f64, f64)>);
@@ -28,7 +26,7 @@ impl Plot for Gains<'_> {
         (900, 520)
     }
 
-    fn draw<B: DrawingBackend>(&self, area: &DrawingArea<B, Shift>) -> Result<()> {
+    fn draw<B: DrawingBackend>(&self, area: &DrawingArea<B, Shift>) -> Drawn {
         let mut lines: Vec<Line> = Vec::new();
         for figures in self.0 {
             let point = (figures.clients as f64, figures.ratio.median);
@@ -37,7 +35,7 @@ impl Plot for Gains<'_> {
                 None => lines.push((figures.prompt.clone(), vec![point])),
             }
         }
-        draw_lines(area, "speculative over plain", ("requests at once", "tokens per second, ratio"), &lines, 1.0)
+        draw_lines(area, "speculative over plain", ("requests at once", "tokens per second, ratio"), lines, Some(1.0))
     }
 }
 
@@ -46,7 +44,7 @@ impl Plot for Waits<'_> {
         (900, 520)
     }
 
-    fn draw<B: DrawingBackend>(&self, area: &DrawingArea<B, Shift>) -> Result<()> {
+    fn draw<B: DrawingBackend>(&self, area: &DrawingArea<B, Shift>) -> Drawn {
         let mut lines: Vec<Line> = Vec::new();
         for mode in Mode::BOTH {
             let mut trials: Vec<(f64, Percentiles)> = self
@@ -64,56 +62,28 @@ impl Plot for Waits<'_> {
                 lines.push((format!("{} {name}", mode.name()), line.collect()));
             }
         }
-        draw_lines(area, self.title, ("requests per second", "seconds"), &lines, 0.0)
+        draw_lines(area, self.title, ("requests per second", "seconds"), lines, None)
     }
 }
 
 fn draw_lines<B: DrawingBackend>(
     area: &DrawingArea<B, Shift>,
     title: &str,
-    (across, up): (&str, &str),
-    lines: &[Line],
-    least: f64,
-) -> Result<()> {
-    let points = || lines.iter().flat_map(|(_, line)| line);
-    let right = points().map(|point| point.0).fold(1e-3, f64::max);
-    let top = points().map(|point| point.1).fold(least.max(1e-3), f64::max);
-    area.fill(&WHITE).map_err(plain)?;
-    let mut chart = ChartBuilder::on(area)
-        .caption(title, (FONT, 20))
-        .margin(12)
-        .x_label_area_size(42)
-        .y_label_area_size(58)
-        .build_cartesian_2d(0.0..right * 1.05, 0.0..top * 1.15)
-        .map_err(plain)?;
-    chart
-        .configure_mesh()
-        .x_desc(across)
-        .y_desc(up)
-        .label_style((FONT, 14))
-        .axis_desc_style((FONT, 15))
-        .light_line_style(WHITE)
-        .draw()
-        .map_err(plain)?;
-    for (at, (name, line)) in lines.iter().enumerate() {
-        dotted(&mut chart, colour(at), name, line.clone())?;
-    }
-    if least > 0.0 {
-        let even = [(0.0, least), (right * 1.05, least)];
-        chart.draw_series(LineSeries::new(even, BLACK.mix(0.4))).map_err(plain)?;
-    }
-    legend(&mut chart, plotters::chart::SeriesLabelPosition::UpperLeft)?;
-    area.present().map_err(plain)
+    axes: (&str, &str),
+    lines: Vec<Line>,
+    level: Option<f64>,
+) -> Drawn {
+    Lines { title, axes, lines, level, legend: SeriesLabelPosition::UpperLeft }.draw(area)
 }
 
 #[cfg(test)]
 mod tests {
     use super::{Gains, Waits};
-    use crate::plots::Plot;
     use crate::serve::client::Mode;
     use crate::serve::peak::{Figures as Peak, Trial};
     use crate::serve::throughput::Figures as Throughput;
-    use crate::statistics::{Percentiles, Spread};
+    use spec_figures::Plot;
+    use spec_figures::{Percentiles, Spread};
 
     #[test]
     fn both_plots_carry_their_lines() {

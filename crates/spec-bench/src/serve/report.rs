@@ -4,6 +4,7 @@ use std::path::Path;
 
 use anyhow::Result;
 use serde_json::json;
+use spec_figures::{Percentiles, Plot, Spread, Table};
 
 use super::peak::{Figures as Peak, Terms};
 use super::plots::{Gains, Waits};
@@ -11,9 +12,6 @@ use super::{Measured, peer};
 use crate::contention::Contention;
 use crate::engine::Models;
 use crate::options::{Common, file_name, write as write_file};
-use crate::plots::Plot;
-use crate::statistics::{Percentiles, Spread};
-use crate::table::Table;
 
 /// What the article says of its fleet: requests per second at the peak, before and after; and labels that agree.
 const ARTICLE: (f64, f64, &str) = (120.0, 410.0, "98 %");
@@ -196,7 +194,7 @@ mod tests {
     use crate::serve::client::Mode;
     use crate::serve::peak::{Figures as Peak, Terms, Trial};
     use crate::serve::{Measured, intents};
-    use crate::statistics::Percentiles;
+    use spec_figures::Percentiles;
     use std::time::Duration;
 
     #[test]

@@ -3,6 +3,7 @@
 use anyhow::{Result, ensure};
 use serde::Serialize;
 use serde_json::{Value, json};
+use spec_figures::{Spread, ratios};
 
 use super::ceiling::{Ceiling, Curve, add, survival};
 use super::client::{Client, Mode};
@@ -10,7 +11,6 @@ use crate::asking::Answered;
 use crate::engine::Position;
 use crate::http::Endpoint;
 use crate::progress::Progress;
-use crate::statistics::{Spread, ratios};
 
 /// A kind of prompt, its text, and its figures by number of clients.
 pub(super) struct Subject {

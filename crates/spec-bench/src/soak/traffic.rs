@@ -47,6 +47,7 @@ pub(super) struct Request {
 pub(super) const KINDS: &[Kind] = &[
     Kind { name: "asks and reads", weight: 40, act: asks },
     Kind { name: "asks with a long prompt", weight: 5, act: asks_at_length },
+    Kind { name: "asks for a long answer", weight: 14, act: asks_for_much },
     Kind { name: "leaves while it reads", weight: 14, act: leaves },
     Kind { name: "leaves before the answer", weight: 6, act: vanishes },
     Kind { name: "leaves within its request", weight: 4, act: breaks_off },
@@ -133,13 +134,20 @@ fn asks(endpoint: &Endpoint, chance: &mut Chance) -> Result<End> {
 
 fn asks_at_length(endpoint: &Endpoint, chance: &mut Chance) -> Result<End> {
     let mut request = request(chance);
-    // Some models have a token for every digit: this stays within two thousand.
-    let words = 60 + chance.below(240);
+    // Some models have a token for every digit: this stays within four hundred.
+    let words = 25 + chance.below(35);
     let text: String = (0..words).map(|at| format!("entry {} ", (at * 7919 + words) % 1009)).collect();
     match request.path {
         COMPLETIONS => request.body["prompt"] = json!(text),
         _ => request.body["messages"][1]["content"] = json!(text),
     }
+    send(endpoint, request)
+}
+
+/// Two of them fill a small cache together.
+fn asks_for_much(endpoint: &Endpoint, chance: &mut Chance) -> Result<End> {
+    let mut request = request(chance);
+    request.body["max_tokens"] = json!(200 + chance.below(60));
     send(endpoint, request)
 }
 

@@ -6,11 +6,10 @@ use std::time::Duration;
 use anyhow::Result;
 use serde::Serialize;
 use serde_json::{Value, json};
+use spec_figures::{Spread, Table};
 
 use super::{Counts, Ledger};
 use crate::exposition::Samples;
-use crate::statistics::Spread;
-use crate::table::Table;
 
 /// Memory may grow after warm-up by this share and these bytes: pages that the allocator keeps, and no more with every minute.
 const GROWTH: (f64, u64) = (1.05, 32 << 20);
@@ -24,6 +23,8 @@ pub(super) struct Load {
     pub(super) waiting: f64,
     /// Blocks of the KV cache that requests hold; those that are only remembered count as free.
     pub(super) held_blocks: f64,
+    /// Times since the start that one gave way to another for want of them.
+    pub(super) preemptions: f64,
 }
 
 /// The server at one moment.
@@ -44,6 +45,7 @@ impl Load {
             running: samples.sum("spec_requests_running")?,
             waiting: samples.sum("spec_requests_waiting")?,
             held_blocks: samples.sum("spec_kv_blocks_used")?,
+            preemptions: samples.sum("spec_preemptions_total")?,
         })
     }
 
@@ -70,6 +72,7 @@ impl Verdict {
         // Looks are too rare to meet the fullest moment; who was refused has.
         let full = ledger.statuses.get(&429).copied().unwrap_or(0);
         let panics = said.lines().filter(|line| line.contains("panicked at")).count();
+        let preemptions = looks.iter().filter_map(|look| look.load).map(|load| load.preemptions).fold(0.0, f64::max);
         let memory = memory(looks);
         let (idle_text, is_idle) = match idle {
             Ok(load) => (load.describe(), true),
@@ -93,6 +96,7 @@ impl Verdict {
                 repeated > 0 && ledger.faults.len() == totals.faults,
             ),
             ("the queue was full at times", format!("{full} were told to come again"), full > 0),
+            ("the cache was full at times", format!("{preemptions} had to give way"), preemptions > 0.0),
             ("nothing is left of it", idle_text, is_idle),
             ("memory is flat after warm-up", memory.0, memory.1),
             ("the server is well, and nothing panicked", format!("{panics} panics"), alive && panics == 0),
@@ -179,10 +183,10 @@ mod tests {
     use std::process::ExitStatus;
     use std::time::Duration;
 
-    const IDLE: Load = Load { running: 0.0, waiting: 0.0, held_blocks: 0.0 };
+    const IDLE: Load = Load { running: 0.0, waiting: 0.0, held_blocks: 0.0, preemptions: 3.0 };
 
     fn looks(resident: impl Fn(u64) -> u64) -> Vec<Look> {
-        let busy = Load { running: 4.0, waiting: 6.0, held_blocks: 9.0 };
+        let busy = Load { running: 4.0, waiting: 6.0, held_blocks: 9.0, preemptions: 3.0 };
         (0..100).map(|at| Look { at: Duration::from_secs(at), resident: resident(at), load: Some(busy) }).collect()
     }
 
@@ -210,6 +214,10 @@ mod tests {
         good.statuses.clear();
         assert!(fault(verdict(&good, Ok(IDLE), 1, true, "", 0)).contains("queue"));
         good.statuses.insert(429, 1);
+        let mut roomy = looks(|_| 1 << 30);
+        roomy.iter_mut().filter_map(|look| look.load.as_mut()).for_each(|load| load.preemptions = 0.0);
+        let roomy = Verdict::of(&good, &roomy, Ok(IDLE), 1, true, "", Ok(ExitStatus::from_raw(0)));
+        assert!(fault(roomy.first_fault()).contains("cache was full"));
         assert!(fault(verdict(&good, Err(anyhow::anyhow!("1 running")), 1, true, "", 0)).contains("1 running"));
         assert!(fault(verdict(&good, Ok(IDLE), 0, true, "", 0)).contains("repeated"));
         assert!(fault(verdict(&good, Ok(IDLE), 1, false, "", 0)).contains("well"));

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use clap::Args;
 
-use super::{ModelArgs, SamplingArgs, ShowArgs, StopArgs};
+use super::{ModelArgs, RecordArgs, SamplingArgs, ShowArgs, StopArgs};
 
 #[derive(Debug, Args)]
 pub(crate) struct ChatArgs {
@@ -39,6 +39,9 @@ pub(crate) struct ChatArgs {
 
     #[command(flatten)]
     pub(crate) show: ShowArgs,
+
+    #[command(flatten)]
+    pub(crate) records: RecordArgs,
 
     /// One JSON object an answer, with all figures, instead of text
     #[arg(long, help_heading = "Output")]

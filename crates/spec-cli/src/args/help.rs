@@ -1,5 +1,7 @@
 //! What `--help` says beyond the list of flags: examples, and the questions that the list does not answer.
 
+use spec_core::LENGTH_POLICIES;
+
 /// Below `spec --help`.
 pub(super) const OVERVIEW: &str = "\
 Examples:
@@ -43,6 +45,15 @@ Examples:
 A run that was interrupted goes on where it stopped. Exit codes: 0 every request
 was answered, 1 some failed or are left, 2 the command line was wrong.";
 
+/// Below `spec tune --help`.
+pub(super) const TUNE: &str = "\
+Examples:
+  spec demo --model MODEL.gguf --prompts DIR --length-policy survey --record rounds.jsonl
+  spec tune rounds.jsonl
+
+A survey drafts every length in turn, so that the record has a price for each.
+Records of one target are taken together, of one drafter a table each.";
+
 /// Below `spec serve --help`.
 pub(super) const SERVE: &str = "\
 Examples:
@@ -61,6 +72,17 @@ Examples:
 
 The lanes are the host, the draft's stream and the target's; the counters are
 acceptance and memory.";
+
+/// Below `spec bench sweep --help`.
+pub(super) const SWEEP: &str = "\
+Examples:
+  spec bench sweep --model MODEL.gguf --prompts DIR --out study
+  spec bench sweep --model MODEL.gguf --draft-model SMALLER.gguf --draft model \\
+    --lengths 3,5,7 --rules greedy,epsilon:0.1 --prompts DIR --out study
+  spec bench sweep --model MODEL.gguf --temperature 0.8 --seeds 5 \\
+    --rules coupled,rejection --prompts DIR --out study
+
+The table goes to standard output; DIR gets sweep.json, sweep.csv and three plots.";
 
 /// Below `spec completions --help`.
 pub(super) const COMPLETIONS: &str = "\
@@ -107,4 +129,13 @@ pub(super) fn chat_long() -> String {
 /// Without the pointer to the long help, which this is.
 fn examples(short: &str) -> &str {
     short.rsplit_once("\n\n").map_or(short, |(examples, _)| examples)
+}
+
+/// Below `--length-policy`.
+pub(super) fn length_policies() -> String {
+    let mut help = String::from("How many tokens to guess, round by round:\n");
+    for entry in &LENGTH_POLICIES {
+        help += &format!("  {}[:x]: {}; x is {} when not given\n", entry.name, entry.summary, entry.parameter);
+    }
+    help
 }

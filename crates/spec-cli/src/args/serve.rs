@@ -1,5 +1,6 @@
 //! `spec serve`.
 
+use std::num::NonZeroUsize;
 use std::path::PathBuf;
 
 use clap::Args;
@@ -38,6 +39,10 @@ pub(crate) struct ServeArgs {
     /// Answers that may wait beside; more are refused with 429
     #[arg(long, value_name = "N", default_value_t = 64, help_heading = "Limits")]
     pub(crate) max_queue: usize,
+
+    /// Connections at once; more are answered with 503
+    #[arg(long, value_name = "N", default_value = "512", help_heading = "Limits")]
+    pub(crate) max_connections: NonZeroUsize,
 
     /// Bytes of a request's body at most, such as 300kB or 4MiB
     #[arg(long, value_name = "SIZE", default_value = "4MiB", help_heading = "Limits")]

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use clap::{Args, Subcommand, ValueEnum};
 
-use super::{FileArgs, ModelArgs, StorageArgs, threads};
+use super::{BenchSweepArgs, FileArgs, ModelArgs, RecordArgs, StorageArgs, threads};
 use crate::device::DeviceName;
 
 #[derive(Debug, Args)]
@@ -56,6 +56,9 @@ pub(crate) struct BenchArgs {
 pub(crate) enum Bench {
     /// Time passes of several row counts, interleaved, beside the machine's ceilings
     Forward(BenchForwardArgs),
+    /// Speed and quality of draft lengths and rules, against plain decoding in the same run
+    #[command(after_help = super::help::SWEEP)]
+    Sweep(Box<BenchSweepArgs>),
 }
 
 /// Rows whose logits a pass delivers.
@@ -113,6 +116,9 @@ pub(crate) struct DemoArgs {
     /// Tokens to generate at most
     #[arg(long, short = 'n', value_name = "N", default_value_t = 200)]
     pub(crate) max_tokens: usize,
+
+    #[command(flatten)]
+    pub(crate) records: RecordArgs,
 
     /// A JSON line per prompt instead of a table
     #[arg(long)]

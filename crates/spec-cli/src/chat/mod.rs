@@ -22,6 +22,7 @@ use crate::color::{self, ColorKind};
 use crate::config::CommandLine;
 use crate::observers::Observers;
 use crate::printer::Printer;
+use crate::record::Run;
 use crate::session::{Opened, Session};
 use crate::{report, usage};
 use command::{COMMANDS, Command, Line};
@@ -82,15 +83,15 @@ impl<'a> Chat<'a> {
         if context > trained || context == 0 {
             return Err(usage(format!("--context {context}: the model was trained for {trained} positions")));
         }
-        let observers = Observers::open(&args.model, &opened)?;
+        let observers = Observers::open(&args.records, &args.model, &opened)?;
         let mut session = Session::load(&args.model, &opened, context)?;
         let engine = session.engine();
-        Ok(Self {
-            observers,
+        let mut chat = Self {
             settings: Settings::new(line),
             template,
             session,
             engine,
+            observers,
             text: Text::new(),
             conversation,
             choice: 0,
@@ -101,7 +102,18 @@ impl<'a> Chat<'a> {
             failed: false,
             opened,
             args,
-        })
+        };
+        chat.observe();
+        Ok(chat)
+    }
+
+    /// Tells observers what answers from now on.
+    fn observe(&mut self) {
+        let Self { args, opened, session, context, .. } = &*self;
+        let drafter = self.engine.drafter().unwrap_or("none");
+        let run = Run::of("chat", &args.model, opened, session, (drafter, *context))
+            .sampling(args.sampling.rule, args.sampling.temperature);
+        self.observers.begin(&run);
     }
 
     /// Answers turns until there are no more.
@@ -218,6 +230,7 @@ impl<'a> Chat<'a> {
         }
         self.args = args;
         self.settings.keep(name, value);
+        self.observe();
         Ok(())
     }
 
@@ -248,14 +261,16 @@ impl<'a> Chat<'a> {
         let vocab = tokenizer.real_vocab_size();
         let cancel = self.interrupt.answering();
         let sampling = &self.args.sampling;
+        let (rule, draft_len) = sampling.rule(self.args.model.lengths().map_err(usage)?);
         let request = Request {
             prompt,
             sampling: sampling.params(vocab).map_err(usage)?,
             seed: sampling.seed,
             choice: self.choice,
             stop: self.args.stop.rules(tokenizer.end_ids(), vocab, self.args.max_tokens).map_err(usage)?,
-            rule: sampling.rule.map(Into::into),
-            draft_len: self.args.model.lengths().map_err(usage)?,
+            rule,
+            loss_budget: sampling.loss_budget,
+            draft_len,
             draft_width: self.args.model.draft_width.unwrap_or(usize::MAX),
             logprobs: None,
             constraint: None,

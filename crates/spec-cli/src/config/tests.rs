@@ -4,7 +4,7 @@ use super::*;
 
 /// Values of which every flag takes one.
 const SAMPLES: &[&str] =
-    &["1", "0.5", "0", "7=1.5", "300MB", "1,2", "greedy", "fixed", "additive", "cpu", "ascend", "a text"];
+    &["1", "2", "0.5", "0", "7=1.5", "300MB", "1,2", "greedy", "fixed", "additive", "cpu", "ascend", "a text"];
 
 fn read(words: &[String], environment: &[(String, String)]) -> Result<CommandLine, Refusal> {
     let words = std::iter::once("spec".to_owned()).chain(words.iter().cloned());
@@ -18,7 +18,7 @@ fn seen(words: &[String], environment: &[(String, String)]) -> Result<String, St
 }
 
 /// Commands with flags worth keeping, and what they cannot do without.
-fn commands() -> [(Vec<&'static str>, Vec<&'static str>); 8] {
+fn commands() -> [(Vec<&'static str>, Vec<&'static str>); 9] {
     [
         (vec!["generate"], vec!["--model=m.gguf", "--prompt=p"]),
         (vec!["chat"], vec!["--model=m.gguf"]),
@@ -27,6 +27,7 @@ fn commands() -> [(Vec<&'static str>, Vec<&'static str>); 8] {
         (vec!["inspect"], vec!["--model=m.gguf"]),
         (vec!["demo"], vec!["--model=m.gguf", "--prompts=p"]),
         (vec!["bench", "forward"], vec!["--model=m.gguf"]),
+        (vec!["bench", "sweep"], vec!["--model=m.gguf", "--prompts=p", "--out=o"]),
         (vec!["doctor"], vec![]),
     ]
 }

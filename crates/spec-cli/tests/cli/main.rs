@@ -5,9 +5,11 @@ mod chat;
 mod devices;
 mod logs;
 mod real;
+mod records;
 mod requests;
 mod serve;
 mod settings;
+mod sweep;
 mod terminal;
 
 use std::path::PathBuf;

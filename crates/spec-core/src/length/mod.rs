@@ -2,11 +2,13 @@
 
 mod gate;
 mod goodput;
+mod latency;
 mod prices;
 mod table;
 
 pub use gate::{Ask, Gate};
 pub use goodput::Goodput;
+pub use latency::LatencyTolerance;
 pub use prices::{Average, Prices};
 pub use table::{LENGTH_POLICIES, LengthPolicyEntry, LengthPolicyName};
 
@@ -202,4 +204,38 @@ impl LengthPolicy for ByPromptLength {
     }
 
     fn observe(&mut self, _: &Round) {}
+}
+
+/// Every length up to a greatest in turn, and the greatest in every other round: 0, 8, 1, 8, 2, 8 and so on. It gains nothing by itself;
+/// what it brings to light is what passes and drafts of every length take, and how far drafts survive.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Survey {
+    most: usize,
+    rounds: usize,
+}
+
+impl Survey {
+    /// Drafts up to `most` tokens a round.
+    pub fn new(most: usize) -> Self {
+        Self { most, rounds: 0 }
+    }
+}
+
+impl Default for Survey {
+    fn default() -> Self {
+        Self::new(8)
+    }
+}
+
+impl LengthPolicy for Survey {
+    fn next(&mut self) -> usize {
+        match self.rounds % 2 {
+            0 => self.rounds / 2 % (self.most + 1),
+            _ => self.most,
+        }
+    }
+
+    fn observe(&mut self, _: &Round) {
+        self.rounds += 1;
+    }
 }

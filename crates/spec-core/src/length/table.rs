@@ -5,7 +5,7 @@ use alloc::boxed::Box;
 use core::fmt;
 use core::str::FromStr;
 
-use super::{Additive, ByPromptLength, Fixed, Goodput, LengthPolicy};
+use super::{Additive, ByPromptLength, Fixed, Goodput, LengthPolicy, Survey};
 use crate::NameError;
 
 /// A length policy as users name it: `goodput`, `fixed:4`.
@@ -37,7 +37,7 @@ impl PartialEq for LengthPolicyEntry {
 }
 
 /// All length policies.
-pub static LENGTH_POLICIES: [LengthPolicyEntry; 4] = [
+pub static LENGTH_POLICIES: [LengthPolicyEntry; 5] = [
     LengthPolicyEntry {
         name: "goodput",
         summary: "what gives the most tokens per second by measurement, at most x; may stop drafting",
@@ -56,7 +56,7 @@ pub static LENGTH_POLICIES: [LengthPolicyEntry; 4] = [
     },
     LengthPolicyEntry {
         name: "additive",
-        summary: "one more after more than 80 % accepted, else one less, at most x",
+        summary: "one more after more than 80 % accepted over the last 4 rounds that drafted, else one less, at most x",
         parameter: 8,
         range: (1, 64),
         takes: "the most tokens to draft, from 1 to 64",
@@ -69,6 +69,14 @@ pub static LENGTH_POLICIES: [LengthPolicyEntry; 4] = [
         range: (0, usize::MAX),
         takes: "a prompt length in tokens",
         build: |threshold| Box::new(ByPromptLength::new(threshold)),
+    },
+    LengthPolicyEntry {
+        name: "survey",
+        summary: "every length up to x in turn, for records that `spec tune` reads",
+        parameter: 8,
+        range: (1, 64),
+        takes: "the most tokens to draft, from 1 to 64",
+        build: |most| Box::new(Survey::new(most)),
     },
 ];
 

@@ -4,8 +4,8 @@ use super::rejection::{draw_from_weights, excess};
 use super::{accept_key, draw_from_law};
 use crate::drawn::Proposed;
 use crate::{
-    AcceptanceRule, Choices, Comparison, DraftTree, NodeId, Outcome, Proposal, Purpose, Rejection, RejectionReason,
-    Siblings, SmallPath, TargetLaws, VerifyError,
+    AcceptanceRule, Choices, Comparison, DraftTree, Forgiveness, NodeId, Outcome, Proposal, Purpose, Rejection,
+    RejectionReason, Siblings, SmallPath, TargetLaws, VerifyError,
 };
 
 /// Judges a chain as a whole (Sun et al., arXiv 2403.10444). Lossless in law, and on average never keeps fewer tokens than
@@ -70,7 +70,7 @@ impl AcceptanceRule for Block {
             let Some(&following) = chain.get(length) else {
                 if stands(choices, product) {
                     let next = draw_from_law(&law, Purpose::Bonus, position, node, choices);
-                    return Ok(Outcome { accepted: chain, next, rejection: None });
+                    return Ok(Outcome { accepted: chain, next, rejection: None, forgiven: Forgiveness::default() });
                 }
                 length -= 1;
                 continue;
@@ -96,7 +96,7 @@ impl AcceptanceRule for Block {
             };
             let next = draw_from_weights(&law, &weights, position, node, choices);
             let accepted = SmallPath::from_slice(&chain[..length]);
-            return Ok(Outcome { accepted, next, rejection: Some(rejection) });
+            return Ok(Outcome { accepted, next, rejection: Some(rejection), forgiven: Forgiveness::default() });
         }
     }
 }

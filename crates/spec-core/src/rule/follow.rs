@@ -3,8 +3,8 @@
 use alloc::sync::Arc;
 
 use crate::{
-    AcceptanceRule, Choices, Comparison, DraftTree, NodeId, Noise, NoiseScan, Outcome, Proposal, Rejection,
-    RejectionReason, SamplingError, SharedNoise, SmallPath, TargetLaws, Token, VerifyError,
+    AcceptanceRule, Choices, Comparison, DraftTree, Forgiveness, NodeId, Noise, NoiseScan, Outcome, Proposal,
+    Rejection, RejectionReason, SamplingError, SharedNoise, SmallPath, TargetLaws, Token, VerifyError,
 };
 
 /// Keeps a proposal while it is the target's argmax. The output is that of greedy decoding, token for token.
@@ -33,7 +33,7 @@ impl AcceptanceRule for Greedy {
         target: &mut dyn TargetLaws,
         _: &mut dyn Choices,
     ) -> Result<Outcome, VerifyError> {
-        follow(tree, target, |target, node| target.argmax(node), |target, draft| Comparison::Argmax { target, draft })
+        greedily(tree, target, SmallPath::new())
     }
 }
 
@@ -81,6 +81,7 @@ impl AcceptanceRule for Coupled {
         follow(
             tree,
             target,
+            SmallPath::new(),
             |target, node| {
                 let position = target.position(node);
                 Ok(target.law(node)?.sample(&noise, position))
@@ -90,15 +91,25 @@ impl AcceptanceRule for Coupled {
     }
 }
 
-/// Decodes as without a draft, and descends the tree for as long as it contains what was decoded. Where nodes came from does
-/// not matter: every emitted token is the target's own.
+/// The argmax, behind the path `accepted`.
+pub(super) fn greedily(
+    tree: &DraftTree,
+    target: &mut dyn TargetLaws,
+    accepted: SmallPath,
+) -> Result<Outcome, VerifyError> {
+    let compared = |target, draft| Comparison::Argmax { target, draft };
+    follow(tree, target, accepted, |target, node| target.argmax(node), compared)
+}
+
+/// Decodes as without a draft, and descends the tree behind the path `accepted` for as long as it contains what was decoded. Where
+/// nodes came from does not matter: every emitted token is the target's own.
 fn follow(
     tree: &DraftTree,
     target: &mut dyn TargetLaws,
+    mut accepted: SmallPath,
     pick: impl Fn(&mut dyn TargetLaws, Option<NodeId>) -> Result<Token, SamplingError>,
     compared: impl Fn(Token, Token) -> Comparison,
 ) -> Result<Outcome, VerifyError> {
-    let mut accepted = SmallPath::new();
     loop {
         let node = accepted.last().copied();
         let position = target.position(node);
@@ -112,6 +123,6 @@ fn follow(
             let reason = RejectionReason::TargetDiffers;
             Rejection { position, token, p: None, q: None, reason, compared: compared(next, token) }
         });
-        return Ok(Outcome { accepted, next, rejection });
+        return Ok(Outcome { accepted, next, rejection, forgiven: Forgiveness::default() });
     }
 }

@@ -2,13 +2,17 @@
 //!
 //! They judge with p and q at temperature 1 where the temperature is 0, since a one-hot law leaves nothing to be lenient with. A
 //! refused token is replaced by the target's argmax at temperature 0, else by a draw from p.
+//!
+//! They count what they forgive, and are exact once their budget is closed: as `Greedy` at temperature 0, else as `Rejection`.
 
 use super::draw_from_law;
+use super::follow::greedily;
+use super::loss::{Ledger, drawn_probability, price};
 use super::rejection::descend;
 use crate::math::exp_negative;
 use crate::summary::peak;
 use crate::{
-    AcceptanceRule, Choices, Comparison, DraftTree, Law, NodeId, NodeKind, Outcome, Proposal, Purpose, Rejection,
+    AcceptanceRule, Choices, Comparison, DraftTree, Law, LossBudget, NodeId, Outcome, Proposal, Purpose, Rejection,
     RejectionReason, ScalarScan, Siblings, SmallPath, TargetLaws, VerifyError,
 };
 
@@ -41,15 +45,28 @@ impl AcceptanceRule for Typical {
         Proposal::Sampled(Siblings::Distinct)
     }
 
+    fn keeps_budgets(&self) -> bool {
+        true
+    }
+
     fn verify(
         &self,
         tree: &DraftTree,
         target: &mut dyn TargetLaws,
         choices: &mut dyn Choices,
     ) -> Result<Outcome, VerifyError> {
-        keep(tree, target, choices, |law, node| {
+        self.verify_within(LossBudget::UNLIMITED, tree, target, choices)
+    }
+
+    fn verify_within(
+        &self,
+        budget: LossBudget,
+        tree: &DraftTree,
+        target: &mut dyn TargetLaws,
+        choices: &mut dyn Choices,
+    ) -> Result<Outcome, VerifyError> {
+        keep(budget, tree, target, choices, |law, _, p| {
             let threshold = self.epsilon.min(self.delta * exp_negative(-law.entropy()));
-            let p = law.soft_probability(tree.node(node).token);
             Ok(if p > threshold { None } else { Some(Comparison::Threshold { p, threshold }) })
         })
     }
@@ -97,14 +114,28 @@ impl AcceptanceRule for Epsilon {
         Proposal::Confident
     }
 
+    fn keeps_budgets(&self) -> bool {
+        true
+    }
+
     fn verify(
         &self,
         tree: &DraftTree,
         target: &mut dyn TargetLaws,
         choices: &mut dyn Choices,
     ) -> Result<Outcome, VerifyError> {
-        keep(tree, target, choices, |law, node| {
-            let (p, q) = (law.soft_probability(tree.node(node).token), confidence(tree, node).unwrap_or(1.0));
+        self.verify_within(LossBudget::UNLIMITED, tree, target, choices)
+    }
+
+    fn verify_within(
+        &self,
+        budget: LossBudget,
+        tree: &DraftTree,
+        target: &mut dyn TargetLaws,
+        choices: &mut dyn Choices,
+    ) -> Result<Outcome, VerifyError> {
+        keep(budget, tree, target, choices, |_, node, p| {
+            let q = confidence(tree, node).unwrap_or(1.0);
             Ok(if p >= q - self.0 { None } else { Some(Comparison::Epsilon { p, q, epsilon: self.0 }) })
         })
     }
@@ -127,15 +158,28 @@ impl AcceptanceRule for EpsilonPublished {
         true
     }
 
+    fn keeps_budgets(&self) -> bool {
+        true
+    }
+
     fn verify(
         &self,
         tree: &DraftTree,
         target: &mut dyn TargetLaws,
         choices: &mut dyn Choices,
     ) -> Result<Outcome, VerifyError> {
-        keep(tree, target, choices, |law, node| {
+        self.verify_within(LossBudget::UNLIMITED, tree, target, choices)
+    }
+
+    fn verify_within(
+        &self,
+        budget: LossBudget,
+        tree: &DraftTree,
+        target: &mut dyn TargetLaws,
+        choices: &mut dyn Choices,
+    ) -> Result<Outcome, VerifyError> {
+        keep(budget, tree, target, choices, |_, node, p| {
             let q = confidence(tree, node).ok_or(VerifyError::NoConfidence { rule: self.name(), node })?;
-            let p = law.soft_probability(tree.node(node).token);
             Ok(if q >= p - self.0 { None } else { Some(Comparison::EpsilonPublished { p, q, epsilon: self.0 }) })
         })
     }
@@ -171,67 +215,92 @@ impl AcceptanceRule for Entropy {
         Proposal::Sampled(Siblings::Distinct)
     }
 
+    fn keeps_budgets(&self) -> bool {
+        true
+    }
+
     fn verify(
         &self,
         tree: &DraftTree,
         target: &mut dyn TargetLaws,
         choices: &mut dyn Choices,
     ) -> Result<Outcome, VerifyError> {
-        descend(tree, target, choices, |target, node| {
+        self.verify_within(LossBudget::UNLIMITED, tree, target, choices)
+    }
+
+    fn verify_within(
+        &self,
+        budget: LossBudget,
+        tree: &DraftTree,
+        target: &mut dyn TargetLaws,
+        choices: &mut dyn Choices,
+    ) -> Result<Outcome, VerifyError> {
+        let mut ledger = Ledger::new(budget);
+        let outcome = descend(tree, target, choices, SmallPath::new(), &mut ledger, |target, node| {
             let row = target.unprocessed(node)?;
             let law = Law::new(&ScalarScan, row, None, peak(&ScalarScan, row)?, Some(1.0), row.len());
             Ok(self.theta.min(exp_negative(-self.alpha * law.entropy())))
-        })
+        })?;
+        Ok(Outcome { forgiven: ledger.finish(), ..outcome })
     }
 }
 
-/// Descends into the first child that the test has nothing against.
+/// Descends into the first child that the test, given its p, has nothing against. A token without a probability, such as one that a
+/// constraint or a filter leaves out, is never kept.
 fn keep(
+    budget: LossBudget,
     tree: &DraftTree,
     target: &mut dyn TargetLaws,
     choices: &mut dyn Choices,
-    test: impl Fn(&Law<'_>, NodeId) -> Result<Option<Comparison>, VerifyError>,
+    test: impl Fn(&Law<'_>, NodeId, f64) -> Result<Option<Comparison>, VerifyError>,
 ) -> Result<Outcome, VerifyError> {
+    let mut ledger = Ledger::new(budget);
     let mut accepted = SmallPath::new();
     loop {
         let node = accepted.last().copied();
         let position = target.position(node);
         let law = target.summarized_law(node)?;
+        let is_greedy = law.is_one_hot();
         let mut rejection = None;
         let mut stands = None;
-        for child in tree.children(node) {
-            let Some(compared) = test(&law, child)? else {
+        for child in tree.children(node).take_while(|_| !ledger.is_closed()) {
+            let token = tree.node(child).token;
+            let p = law.soft_probability(token);
+            let impossible = Comparison::Threshold { p, threshold: 0.0 };
+            let Some(compared) = test(&law, child, p)?.or((p <= 0.0).then_some(impossible)) else {
                 stands = Some(child);
                 break;
             };
-            let token = tree.node(child).token;
             rejection.get_or_insert(Rejection {
                 position,
                 token,
-                p: Some(law.soft_probability(token)),
+                p: Some(p),
                 q: confidence(tree, child),
                 reason: RejectionReason::BelowThreshold,
                 compared,
             });
         }
-        if let Some(child) = stands {
+        if let Some(child) = stands
+            && price(&law, tree, child).is_none_or(|nats| ledger.enter(child, nats))
+        {
             accepted.push(child);
             continue;
+        }
+        if ledger.is_closed() {
+            let outcome = match is_greedy {
+                true => greedily(tree, target, accepted),
+                false => descend(tree, target, choices, accepted, &mut Ledger::exact(), |_, _| Ok(1.0)),
+            };
+            return Ok(Outcome { forgiven: ledger.finish(), ..outcome? });
         }
         let purpose = if rejection.is_some() { Purpose::Resample } else { Purpose::Bonus };
         // At temperature 0 the law is one-hot, and the draw is its argmax.
         let next = draw_from_law(&law, purpose, position, node, choices);
-        return Ok(Outcome { accepted, next, rejection });
+        return Ok(Outcome { accepted, next, rejection, forgiven: ledger.finish() });
     }
 }
 
-/// The drafter's probability of a node's token, if it was drawn.
+/// The drafter's probability of a node's token, where it says one.
 fn confidence(tree: &DraftTree, node: NodeId) -> Option<f64> {
-    tree.node(node).confidence.or_else(|| match tree.node(node).kind {
-        NodeKind::Given(_) => None,
-        NodeKind::Sampled(_) => {
-            let own = tree.candidates(tree.node(node).parent).find(|&(candidate, _, _)| candidate == node);
-            own.map(|(_, _, proposed)| proposed.probability(tree.node(node).token))
-        }
-    })
+    tree.node(node).confidence.or_else(|| drawn_probability(tree, node))
 }

@@ -1,15 +1,19 @@
 //! Acceptance rules: which part of a draft stands, and which token follows it.
 
+mod adaptive;
 mod block;
 mod comparison;
 mod follow;
+mod loss;
 mod lossy;
 mod rejection;
 mod table;
 
+pub use adaptive::{AdaptiveEpsilon, Tolerance};
 pub use block::Block;
 pub use comparison::Comparison;
 pub use follow::{Coupled, Greedy};
+pub use loss::{Forgiven, Forgiveness, LossBudget};
 pub use lossy::{Entropy, Epsilon, EpsilonPublished, Typical};
 pub use rejection::Rejection as RejectionRule;
 pub use table::{RULES, RuleEntry, RuleName};
@@ -49,6 +53,26 @@ pub trait AcceptanceRule: Send + Sync {
         target: &mut dyn TargetLaws,
         choices: &mut dyn Choices,
     ) -> Result<Outcome, VerifyError>;
+
+    /// Whether [`verify_within`](Self::verify_within) keeps within a budget: every lossless rule does, having nothing to forgive.
+    fn keeps_budgets(&self) -> bool {
+        self.lossless()
+    }
+
+    /// [`verify`](Self::verify), forgiving no more than `budget` has left: behind the token that would pass it the rule is exact.
+    ///
+    /// # Errors
+    /// As [`verify`](Self::verify).
+    fn verify_within(
+        &self,
+        budget: LossBudget,
+        tree: &DraftTree,
+        target: &mut dyn TargetLaws,
+        choices: &mut dyn Choices,
+    ) -> Result<Outcome, VerifyError> {
+        let _ = budget;
+        self.verify(tree, target, choices)
+    }
 }
 
 /// What a round emits: the tokens of the accepted path, then `next`.
@@ -62,6 +86,8 @@ pub struct Outcome {
     pub next: Token,
     /// Why the path ended above a leaf; `None` when nothing was proposed after it.
     pub rejection: Option<Rejection>,
+    /// What a lossy rule forgave.
+    pub forgiven: Forgiveness,
 }
 
 /// The proposal at which the accepted path ended.

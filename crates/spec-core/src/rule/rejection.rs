@@ -1,10 +1,12 @@
 use alloc::vec::Vec;
 
+use super::loss::Ledger;
 use super::{accept_key, draw_from_law};
 use crate::drawn::Proposed;
+use crate::math::ln;
 use crate::mutant::{self, Mutant};
 use crate::{
-    AcceptanceRule, ChoiceKey, Choices, Comparison, DraftTree, Law, NodeId, Outcome, Proposal, Purpose,
+    AcceptanceRule, ChoiceKey, Choices, Comparison, DraftTree, Forgiveness, Law, NodeId, Outcome, Proposal, Purpose,
     RejectionReason, Siblings, SmallPath, TargetLaws, Token, VerifyError,
 };
 
@@ -41,23 +43,26 @@ impl AcceptanceRule for Rejection {
         target: &mut dyn TargetLaws,
         choices: &mut dyn Choices,
     ) -> Result<Outcome, VerifyError> {
-        descend(tree, target, choices, |_, _| Ok(1.0))
+        descend(tree, target, choices, SmallPath::new(), &mut Ledger::exact(), |_, _| Ok(1.0))
     }
 }
 
-/// The recursive rejection of a tree. `leniency` of a node multiplies q before the ratio is taken: 1 is exact, less is lossy.
+/// The recursive rejection of a tree, behind the path `accepted`. `leniency` of a node multiplies q before the ratio is taken: 1 is
+/// exact, less is lossy. It is asked for while the ledger is open, which is told what is forgiven.
 pub(super) fn descend(
     tree: &DraftTree,
     target: &mut dyn TargetLaws,
     choices: &mut dyn Choices,
+    mut accepted: SmallPath,
+    ledger: &mut Ledger,
     leniency: impl Fn(&dyn TargetLaws, Option<NodeId>) -> Result<f64, VerifyError>,
 ) -> Result<Outcome, VerifyError> {
-    let mut accepted = SmallPath::new();
     loop {
         let node = accepted.last().copied();
         let position = target.position(node);
         let mut candidates = tree.candidates(node).peekable();
-        let leniency = if candidates.peek().is_some() { leniency(target, node)? } else { 1.0 };
+        let is_lenient = !ledger.is_closed() && candidates.peek().is_some();
+        let mut leniency = if is_lenient { leniency(target, node)? } else { 1.0 };
         let law = target.summarized_law(node)?;
         let mut residual = Residual::whole(&law);
         let mut rejection = None;
@@ -66,9 +71,17 @@ pub(super) fn descend(
             let token = tree.node(candidate).token;
             let (p, q) = (residual.probability(token), proposed.probability(token));
             // A token has been drawn, so q is positive; for a given one it is 1.
+            let nats = forgiven(p / q, p / (q * leniency));
+            if nats > 0.0 && !ledger.allow(nats) {
+                // The candidates before were refused with more leniency: the exact rule would have refused them too.
+                leniency = 1.0;
+            }
             let choice = key(position, candidate, draw);
             let kept = choices.accept(choice, p / (q * leniency));
             if kept {
+                if nats > 0.0 && leniency < 1.0 {
+                    ledger.enter(candidate, nats);
+                }
                 stands = Some(candidate);
                 break;
             }
@@ -87,8 +100,13 @@ pub(super) fn descend(
             continue;
         }
         let next = residual.draw(position, node, choices);
-        return Ok(Outcome { accepted, next, rejection });
+        return Ok(Outcome { accepted, next, rejection, forgiven: Forgiveness::default() });
     }
+}
+
+/// The log ratio of two acceptance probabilities, the exact and the lenient one; 0 for a token that is never accepted.
+fn forgiven(exact: f64, lenient: f64) -> f64 {
+    if exact > 0.0 && exact < 1.0 { ln(lenient.min(1.0) / exact).max(0.0) } else { 0.0 }
 }
 
 fn key(position: usize, candidate: NodeId, draw: u32) -> ChoiceKey {

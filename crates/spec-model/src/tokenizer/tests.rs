@@ -120,6 +120,26 @@ fn control_tokens_are_text_unless_they_are_asked_for() {
 }
 
 #[test]
+fn tags_of_tool_calls_are_text_however_they_are_marked() {
+    let tags = ["<tool_call>", "</tool_call>"];
+    let file = |kind: i32| {
+        let texts: Vec<String> = texts().into_iter().chain(tags.map(String::from)).collect();
+        let kinds: Vec<i32> = [1; 256].into_iter().chain(KINDS).chain([kind; 2]).collect();
+        file().key("tokenizer.ggml.tokens", texts).key("tokenizer.ggml.token_type", kinds)
+    };
+    for kind in [3, 4] {
+        let tokenizer = load(file(kind));
+        for (id, tag) in (264..).zip(tags) {
+            assert_eq!(tokenizer.token_kind(id).unwrap(), TokenKind::UserDefined, "{tag} of kind {kind}");
+            assert_eq!(tokenizer.token_bytes(id, false).unwrap(), tag.as_bytes());
+            assert_eq!(tokenizer.encode(tag, false).unwrap(), [id]);
+        }
+    }
+    // Nothing else that is marked as control becomes text.
+    assert_eq!(load(file(3)).token_kind(258).unwrap(), TokenKind::Control);
+}
+
+#[test]
 fn bos_comes_first_once_and_only_with_special_tokens() {
     let tokenizer = load(with("add_bos_token", true));
     assert!(tokenizer.adds_bos());

@@ -24,7 +24,7 @@ pub enum TokenKind {
     Normal,
     /// Stands for what the vocabulary cannot express.
     Unknown,
-    /// Steers the model, such as an end of turn; not text.
+    /// Steers the model, such as an end of turn; not text. The tags of tool calls are [`UserDefined`](Self::UserDefined) in any case.
     Control,
     /// Added by the model's authors, matched as a whole; its text is plain.
     UserDefined,
@@ -58,6 +58,10 @@ pub struct Vocabulary {
     spelling: Spelling,
 }
 
+/// The tags around calls of functions. Converters mark them as added text or as control, as the model's authors called them special or
+/// not; what stands between is an answer's text, and whoever reads calls has to see where they begin.
+const TAGS: [&str; 2] = ["<tool_call>", "</tool_call>"];
+
 impl Vocabulary {
     /// A list without ids that have no entry; `None` when the texts are 4 GiB or more.
     pub(super) fn from_entries<'a>(
@@ -70,7 +74,16 @@ impl Vocabulary {
             list.ends.push(u32::try_from(list.text.len()).ok()?);
             list.kinds.push(kind);
         }
-        Some(list)
+        Some(list.with_tags_as_text())
+    }
+
+    fn with_tags_as_text(mut self) -> Self {
+        let is_tag = |text: &str, kind| kind == TokenKind::Control && TAGS.contains(&text);
+        let tags: Vec<u32> = self.iter().filter(|&(_, text, kind)| is_tag(text, kind)).map(|(id, ..)| id).collect();
+        for id in tags {
+            self.kinds[id as usize] = TokenKind::UserDefined;
+        }
+        self
     }
 
     pub(super) fn spelled(metadata: Metadata<'_>, spelling: Spelling) -> Result<Self> {
@@ -99,7 +112,7 @@ impl Vocabulary {
                 .ok_or_else(|| metadata.bad(KINDS, format!("kind {kind} of token {id} is unknown (1 to 6 are)")))
         };
         let kinds = kinds.iter().enumerate().map(kind).collect::<Result<_>>()?;
-        Ok(Self { text, ends, kinds, spelling })
+        Ok(Self { text, ends, kinds, spelling }.with_tags_as_text())
     }
 
     /// Ids that the list has, padding included.

@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use spec_core::{
-    AcceptanceRule, DraftTree, KeyedChoices, KnownLaws, LogitRows, Outcome, PathLaws, PathMasks, Pipeline, Token,
-    top_log_probabilities,
+    AcceptanceRule, DraftTree, KeyedChoices, KnownLaws, LogitRows, LossBudget, Outcome, PathLaws, PathMasks, Pipeline,
+    Token, top_log_probabilities,
 };
 
 use super::Completion;
@@ -20,6 +20,8 @@ pub struct Generation {
     pub(super) id: GenerationId,
     pub(super) request: Request,
     pub(super) rule: Box<dyn AcceptanceRule>,
+    /// What a lossy rule may still forgive.
+    pub(super) loss: LossBudget,
     /// `None` while it waits for its place in the KV cache.
     pub(super) sequence: Option<Sequence>,
     pub(super) pipeline: Pipeline,
@@ -109,7 +111,7 @@ impl Generation {
             let path_masks = masks.as_ref().map(|masks| masks as &dyn PathMasks);
             let laws = PathLaws::new(tree, rows, &mut self.pipeline, base, path_masks);
             let mut laws = KnownLaws { known: &rows.argmax, laws };
-            let outcome = self.rule.verify(tree, &mut laws, &mut choices);
+            let outcome = self.rule.verify_within(self.loss, tree, &mut laws, &mut choices);
             drop(laws);
             masks.map_or(Ok(()), ConstraintMasks::finish)?;
             outcome?
@@ -132,7 +134,21 @@ impl Generation {
             path.push(next_row);
             row = next_row;
         }
-        Ok(Judged { path, emitted, accepted: emitted.min(outcome.accepted.len()), outcome })
+        let accepted = emitted.min(outcome.accepted.len());
+        self.forgive(&outcome, accepted);
+        Ok(Judged { path, emitted, accepted, outcome })
+    }
+
+    /// Counts what the rule forgave among the first `accepted` nodes of its path, and takes it from the budget.
+    fn forgive(&mut self, outcome: &Outcome, accepted: usize) {
+        let stands = &outcome.accepted[..accepted];
+        for node in outcome.forgiven.nodes.iter().filter(|forgiven| stands.contains(&forgiven.node)) {
+            self.loss.charge(node.log_ratio);
+            self.completion.speculation.forgiven.record(node.log_ratio);
+        }
+        if outcome.forgiven.turned_exact {
+            self.loss.close();
+        }
     }
 
     fn emit(
@@ -172,6 +188,13 @@ impl Generation {
             self.completion.text.push_str(&text);
             let token = self.tokens[self.tokens.len() - 1];
             sink(&Emitted { token, text, finish: Some(reason), ..Emitted::default() });
+        }
+    }
+
+    /// Tells its observers that it has ended, if it has.
+    pub(super) fn conclude(&mut self) {
+        if self.finished {
+            self.request.observers.iter_mut().for_each(|observer| observer.ended(&self.completion));
         }
     }
 

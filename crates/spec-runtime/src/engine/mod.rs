@@ -229,10 +229,11 @@ impl Engine {
     }
 
     /// Frees the drafter's state and gives the result so far.
-    pub fn finish(&mut self, generation: Generation) -> Completion {
+    pub fn finish(&mut self, mut generation: Generation) -> Completion {
         if let Some(drafter) = &mut self.drafter {
             drafter.forget(generation.id);
         }
+        generation.conclude();
         generation.completion
     }
 

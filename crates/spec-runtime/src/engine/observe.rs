@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use spec_core::{DraftTree, LogitRows, Outcome, Token};
 
-use crate::GenerationId;
+use crate::{Completion, GenerationId};
 
 /// Hears of the rounds of one generation, on the engine's thread, once their tokens are emitted and their rows are kept.
 ///
@@ -12,6 +12,11 @@ use crate::GenerationId;
 pub trait RoundObserver: Send {
     /// Takes what a round did, or the pass that ended the prompt.
     fn round(&mut self, report: &RoundReport<'_>);
+
+    /// Takes what the generation came to. Not told of one that fails.
+    fn ended(&mut self, completion: &Completion) {
+        let _ = completion;
+    }
 
     /// Whether it reads [`RoundReport::rows`]. Then the target is asked for logits, also where its verdicts would do.
     fn reads_rows(&self) -> bool {

@@ -74,6 +74,7 @@ impl Session {
                 }
             }
         }
+        generation.conclude();
         let super::Generation { id, sequence, tokens, completion, request, .. } = generation;
         let tenant = request.tenant;
         let engine = Arc::clone(&engine.identity);

@@ -4,7 +4,7 @@ use std::hash::{BuildHasher, RandomState};
 use std::sync::Arc;
 use std::time::Duration;
 
-use spec_core::{AcceptanceRule, Coupled, Greedy, Noise, NoiseScan, Pipeline, RowKernels};
+use spec_core::{AcceptanceRule, Coupled, Greedy, LossBudget, Noise, NoiseScan, Pipeline, RowKernels};
 
 use super::{Completion, Generation};
 use crate::emission::Emission;
@@ -49,6 +49,10 @@ impl Terms {
             None => Box::new(Coupled::new(noise, scan)),
         };
         self.check_rule(&*rule, &request.draft_with)?;
+        if request.loss_budget.is_some() && !rule.keeps_budgets() {
+            let reason = format!("rule {} is lossy and does not count what it forgives", rule.name());
+            return Err(RuntimeError::BadRequest { field: "loss_budget", reason });
+        }
         let mut stop = request.stop.clone();
         // The last position holds the last token that is fed; one more can be sampled from its row.
         stop.max_tokens = stop.max_tokens.min(context + 1 - request.prompt.len());
@@ -76,6 +80,7 @@ impl Terms {
                 preempted: 0,
             },
             finished: false,
+            loss: request.loss_budget.map_or(LossBudget::UNLIMITED, LossBudget::new),
             rule,
             request,
             sequence: None,

@@ -12,6 +12,7 @@ mod kv;
 mod law;
 mod lazy;
 mod limits;
+mod loss;
 mod lossless;
 mod observers;
 mod options;

@@ -67,3 +67,31 @@ fn rounds_told_to_an_observer_make_up_the_generation() {
         assert!(seen.speculation.drafted > 0, "{name}");
     }
 }
+
+/// Keeps what generations came to.
+#[derive(Clone, Default)]
+struct Ends(Arc<Mutex<Vec<Completion>>>);
+
+impl RoundObserver for Ends {
+    fn round(&mut self, _: &RoundReport<'_>) {}
+
+    fn ended(&mut self, completion: &Completion) {
+        self.0.lock().expect("one thread").push(completion.clone());
+    }
+}
+
+#[test]
+fn observers_hear_once_what_a_generation_came_to_and_nothing_of_one_that_fails() {
+    let ends = Ends::default();
+    let observed = || Request { observers: vec![Box::new(ends.clone())], ..request(20, 3) };
+    let target = HashModel::new(HashSpec::default());
+    let mut engine = engine(&target).with_drafter(model_drafter(HashSpec { noise: 0.3, ..HashSpec::default() }));
+    let alone = run(&mut engine, observed());
+    let mut text = spec_runtime::Session::new();
+    let kept = text.generate(&mut engine, observed(), &mut |_| {}).expect("the generation succeeds");
+    assert_eq!(*ends.0.lock().expect("one thread"), [alone, kept]);
+
+    target.fail_in(target.passes() + 2..usize::MAX);
+    error(engine.generate(observed(), &mut |_| {}));
+    assert_eq!(ends.0.lock().expect("one thread").len(), 2);
+}

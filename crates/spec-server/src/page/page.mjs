@@ -2,7 +2,7 @@
 
 import { bars, ceiling, line } from "/page/chart.mjs";
 import { firstDifference, Rounds, Speed } from "/page/rounds.mjs";
-import { chat, headers, inWords, metrics } from "/page/stream.mjs";
+import { chat, figures, headers, inWords, loading, metrics, percent } from "/page/stream.mjs";
 
 const $ = (id) => document.getElementById(id);
 const state = { messages: [], running: null, key: sessionStorage.getItem("key") ?? "", model: "" };
@@ -120,7 +120,6 @@ function draw(answer) {
 }
 
 function drawNow({ rounds, speed, last }) {
-  const percent = (part, whole) => (whole > 0 ? `${((100 * part) / whole).toFixed(0)} %` : "–");
   const exact = last.speculation;
   const { accepted, drafted } = exact ?? rounds;
   const rate = last.timings?.predicted_per_second ?? speed.points.at(-1)?.[1];
@@ -285,11 +284,6 @@ function askForKey() {
   $("key").focus();
 }
 
-const GAUGES = [
-  ["spec_requests_running", (value) => `${value} running`],
-  ["spec_requests_waiting", (value) => `${value} waiting`],
-];
-
 async function look() {
   const status = $("status");
   const show = (text, kind) => {
@@ -309,11 +303,16 @@ async function look() {
       }
     }
     const health = await fetch("/health", options);
-    if (!health.ok) return show(inWords(health.status, await health.text()), "lost");
+    if (!health.ok) {
+      const said = await health.text();
+      return show(loading(said) ?? inWords(health.status, said), "lost");
+    }
     const answer = await fetch("/metrics", options);
-    const sums = answer.ok ? metrics(await answer.text()) : new Map();
-    const known = GAUGES.filter(([name]) => sums.has(name)).map(([name, words]) => words(sums.get(name)));
-    show(known.join(" · ") || "ready", "ready");
+    if (!answer.ok) return show("ready", "ready");
+    const { load, kv, kept, gaveWay } = figures(metrics(await answer.text()));
+    show(load, "ready");
+    // Beside the status, which is read out to those who do not see it, and would be with every percent.
+    for (const [id, text] of [["kv", kv], ["kept", kept], ["gave-way", gaveWay]]) $(id).textContent = text;
   } catch {
     show("the server cannot be reached", "lost");
   }

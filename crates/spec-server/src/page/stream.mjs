@@ -80,3 +80,31 @@ export function metrics(text) {
   }
   return sums;
 }
+
+/** A share in percent, or a dash where there is nothing to have a share of. */
+export function percent(part, whole) {
+  return whole > 0 ? `${((100 * part) / whole).toFixed(0)} %` : "–";
+}
+
+/** What the page says of the server, by its metrics: who is there, and how the caches do. */
+export function figures(sums) {
+  const sum = (name) => sums.get(name) ?? 0;
+  const [hits, misses] = [sum("spec_draft_cache_hits_total"), sum("spec_draft_cache_misses_total")];
+  return {
+    load: `${sum("spec_requests_running")} running · ${sum("spec_requests_waiting")} waiting`,
+    kv: percent(sum("spec_kv_blocks_used"), sum("spec_kv_blocks_total")),
+    kept: percent(hits, hits + misses),
+    gaveWay: String(sum("spec_preemptions_total")),
+  };
+}
+
+/** What a server says at /health that does not answer yet, in words; nothing where it is another matter. */
+export function loading(body) {
+  try {
+    const { status, progress } = JSON.parse(body);
+    if (status !== "loading") return undefined;
+    return typeof progress === "number" ? `the model is loaded: ${percent(progress, 1)}` : "the model is loaded";
+  } catch {
+    return undefined;
+  }
+}

@@ -42,7 +42,7 @@ impl Reply {
         events.into_iter().map(|event| serde_json::from_str(event).expect("JSON")).collect()
     }
 
-    fn parse(bytes: &[u8]) -> Self {
+    pub(crate) fn parse(bytes: &[u8]) -> Self {
         let at = bytes.windows(4).position(|four| four == b"\r\n\r\n").expect("a head");
         let head = String::from_utf8_lossy(&bytes[..at]).to_ascii_lowercase();
         let status = head.split(' ').nth(1).and_then(|status| status.parse().ok()).expect("a status");
@@ -66,6 +66,20 @@ fn joined(mut rest: &[u8]) -> Vec<u8> {
 impl Running {
     pub(crate) fn connect(&self) -> TcpStream {
         let socket = TcpStream::connect(self.address).expect("it listens");
+        socket.set_read_timeout(Some(Duration::from_secs(30))).expect("a timeout");
+        socket
+    }
+
+    /// A connection that takes in little while nobody reads.
+    pub(crate) fn connect_narrow(&self) -> TcpStream {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_io().build().expect("a runtime");
+        let socket = runtime.block_on(async {
+            let socket = tokio::net::TcpSocket::new_v4()?;
+            socket.set_recv_buffer_size(4 << 10)?;
+            socket.connect(self.address).await?.into_std()
+        });
+        let socket = socket.expect("it listens");
+        socket.set_nonblocking(false).expect("a socket that waits");
         socket.set_read_timeout(Some(Duration::from_secs(30))).expect("a timeout");
         socket
     }
@@ -94,15 +108,20 @@ impl Running {
 
     /// A stream whose first part has been read.
     pub(crate) fn begin(&self, body: &Value) -> TcpStream {
-        let body = body.to_string();
-        let mut socket = self.connect();
-        socket.write_all(head("/v1/completions", body.len(), "").as_bytes()).expect("sent");
-        socket.write_all(body.as_bytes()).expect("sent");
+        let mut socket = ask(self.connect(), "/v1/completions", body);
         let mut first = [0; 256];
         assert!(socket.read(&mut first).expect("an answer") > 0);
         assert!(first.starts_with(b"HTTP/1.1 200"), "{}", String::from_utf8_lossy(&first));
         socket
     }
+}
+
+/// Sends a request; the server closes the connection behind its answer.
+pub(crate) fn ask(mut socket: TcpStream, path: &str, body: &Value) -> TcpStream {
+    let body = body.to_string();
+    socket.write_all(head(path, body.len(), "Connection: close\r\n").as_bytes()).expect("sent");
+    socket.write_all(body.as_bytes()).expect("sent");
+    socket
 }
 
 pub(crate) fn head(path: &str, length: usize, more: &str) -> String {

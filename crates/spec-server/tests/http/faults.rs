@@ -54,6 +54,26 @@ fn draining_waits_for_answers_and_not_for_idle_connections() {
 }
 
 #[test]
+fn a_connection_too_many_is_told_so_and_one_that_ends_makes_room() {
+    let options = spec_server::ServerOptions { max_connections: 2, ..Default::default() };
+    let server = Setup { options, ..Setup::default() }.start();
+    let idle = [server.connect(), server.connect()];
+    // A long body is heard to its end: a client that is still sending when the connection is closed would not see why.
+    for prompt in ["one ".to_owned(), "one ".repeat(1 << 18)] {
+        let refusal = server.post("/v1/completions", &json!({ "prompt": prompt, "max_tokens": 3 }));
+        assert_eq!((refusal.status, &refusal.json()["error"]["code"]), (503, &json!("too_many_connections")));
+        assert!(
+            refusal.head.contains("retry-after: 1") && refusal.head.contains("connection: close"),
+            "{}",
+            refusal.head
+        );
+    }
+    drop(idle);
+    assert!(server.comes_to_rest());
+    assert_eq!(server.post("/v1/completions", &json!({ "prompt": "one ", "max_tokens": 3 })).status, 200);
+}
+
+#[test]
 fn a_panic_is_an_answer_and_the_server_goes_on() {
     let server = Setup::default().start();
     let body = |text: &str| json!({ "messages": [{ "role": "user", "content": text }], "max_tokens": 3 });

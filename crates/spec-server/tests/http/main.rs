@@ -3,6 +3,7 @@
 mod answers;
 mod client;
 mod faults;
+mod loading;
 mod refusals;
 mod streams;
 
@@ -14,7 +15,7 @@ use std::time::Duration;
 use spec_core::{Fixed, Token};
 use spec_model::Conversation;
 use spec_runtime::{Engine, NgramDrafter, Scheduler, SchedulerOptions, Service, TokenText};
-use spec_server::{Language, Listening, RequestLimits, Server, ServerOptions};
+use spec_server::{Language, Listening, Loading, RequestLimits, Server, ServerError, ServerOptions};
 use spec_testing::{HashModel, HashSpec};
 use tokio::sync::oneshot;
 
@@ -63,6 +64,9 @@ impl Language for Bytes {
 
     fn render(&self, conversation: &Conversation<'_>) -> Option<Result<String, String>> {
         assert!(!conversation.messages.contains("panic, please"), "a template that panics");
+        if conversation.messages.contains("no system, please") {
+            return Some(Err("System role not supported".into()));
+        }
         let kept = conversation.messages.chars().filter(|c| c.is_ascii() || WIDE.contains(*c));
         Some(Ok(kept.collect()))
     }
@@ -94,6 +98,13 @@ impl Setup {
     }
 
     fn start(self) -> Running {
+        let (running, loading, parts) = self.listen();
+        parts.fulfil(loading);
+        running
+    }
+
+    /// A server that has no model yet, and what it is to have.
+    fn listen(self) -> (Running, Loading, Parts) {
         let blocks = (2 * self.context).div_ceil(16).max(1024);
         let language = Bytes::new();
         let vocab = language.vocab();
@@ -111,16 +122,27 @@ impl Setup {
             draft_len: Arc::new(|| Box::new(Fixed(4))),
             draft_width: 1,
         };
-        let server = Server::new(listening, language, service, limits, self.options);
+        let (server, loading) = Server::loading(listening, self.options);
         let (stop, stopped) = oneshot::channel::<()>();
         let thread = std::thread::spawn(move || {
             let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build();
-            runtime
-                .expect("a runtime")
-                .block_on(server.run_until(async move { _ = stopped.await }))
-                .expect("it serves");
+            runtime.expect("a runtime").block_on(server.run_until(async move { _ = stopped.await }))
         });
-        Running { address, target, stop: Some(stop), thread: Some(thread) }
+        let running = Running { address, target, stop: Some(stop), thread: Some(thread) };
+        (running, loading, Parts { language, service, limits })
+    }
+}
+
+/// What answers requests.
+struct Parts {
+    language: Arc<dyn Language>,
+    service: Service,
+    limits: RequestLimits,
+}
+
+impl Parts {
+    fn fulfil(self, loading: Loading) {
+        loading.done(self.language, self.service, self.limits);
     }
 }
 
@@ -129,7 +151,7 @@ struct Running {
     address: SocketAddr,
     target: Arc<HashModel>,
     stop: Option<oneshot::Sender<()>>,
-    thread: Option<std::thread::JoinHandle<()>>,
+    thread: Option<std::thread::JoinHandle<Result<(), ServerError>>>,
 }
 
 impl Running {
@@ -150,12 +172,17 @@ impl Running {
         false
     }
 
+    /// How it has ended.
+    fn outcome(&mut self) -> Result<(), ServerError> {
+        self.thread.take().expect("it has run").join().expect("the server does not panic")
+    }
+
     /// Waits until nothing runs and nothing waits.
     fn comes_to_rest(&self) -> bool {
         let until = std::time::Instant::now() + Duration::from_secs(10);
         while std::time::Instant::now() < until {
-            let health = self.get("/health").json();
-            if health["running"] == 0 && health["queued"] == 0 {
+            let health = self.get("/health");
+            if health.status == 200 && health.json()["running"] == 0 && health.json()["queued"] == 0 {
                 return true;
             }
             std::thread::sleep(Duration::from_millis(10));
@@ -167,8 +194,8 @@ impl Running {
 impl Drop for Running {
     fn drop(&mut self) {
         self.stop();
-        if let Some(thread) = self.thread.take().filter(|_| !std::thread::panicking()) {
-            thread.join().expect("the server ends in order");
+        if self.thread.is_some() && !std::thread::panicking() {
+            self.outcome().expect("the server ends in order");
         }
     }
 }

@@ -71,6 +71,11 @@ fn report_51_what_is_not_supported_is_refused_by_its_name() {
         ("response_format", json!({ "type": "json_schema", "json_schema": { "schema": { "type": "nothing" } } })),
         ("messages", json!([])),
         ("messages", json!("hi")),
+        ("messages[0].role", json!([{ "role": "wizard", "content": "a" }])),
+        ("messages[1].role", json!([{ "role": "user", "content": "a" }, { "role": "function", "content": "a" }])),
+        ("messages[0].role", json!([{ "role": "User", "content": "a" }])),
+        ("messages[0].role", json!([{ "role": 1, "content": "a" }])),
+        ("messages[0].name", json!([{ "role": "user", "content": "a", "name": {} }])),
         ("messages[0].content", json!([{ "role": "user", "content": [{ "type": "image_url" }] }])),
         ("messages[0].tool_calls", json!([{ "role": "user", "content": "", "tool_calls": [] }])),
     ];
@@ -80,6 +85,32 @@ fn report_51_what_is_not_supported_is_refused_by_its_name() {
         let refusal = server.post("/v1/chat/completions", &body);
         assert_eq!((refusal.status, &refusal.json()["error"]["param"]), (400, &json!(name)), "{body}");
     }
+}
+
+#[test]
+fn a_role_is_one_that_is_known_and_that_the_template_takes() {
+    let server = Setup::default().start();
+    let ask = |role: &str, content: &str| {
+        let mut message = json!({ "role": role, "content": content });
+        if role == "tool" {
+            message["tool_call_id"] = "a".into();
+        }
+        server.post("/v1/chat/completions", &json!({ "messages": [message], "max_tokens": 1 }))
+    };
+    for role in ["system", "developer", "user", "assistant", "tool"] {
+        assert_eq!(ask(role, "a").status, 200, "{role}");
+    }
+    let unknown = ask("wizard", "a").json()["error"].clone();
+    let message = unknown["message"].as_str().expect("a text");
+    assert!(message.contains("\"wizard\"") && message.contains("developer, user"), "{message}");
+    assert_eq!(unknown["code"], "unsupported_value");
+    // What the template says is what the client reads.
+    let refused = ask("system", "no system, please").json()["error"].clone();
+    assert_eq!(
+        refused,
+        json!({ "message": "messages: System role not supported", "type": "invalid_request_error",
+        "param": "messages", "code": "invalid_value" })
+    );
 }
 
 #[test]

@@ -1,8 +1,13 @@
 //! Answers as they come.
 
+use std::io::Read as _;
+use std::time::Duration;
+
 use serde_json::{Value, json};
+use spec_runtime::resident_memory;
 
 use crate::Setup;
+use crate::client::{self, Reply};
 
 fn concatenated(chunks: &[Value], path: &[&str]) -> String {
     let text =
@@ -72,14 +77,43 @@ fn report_193_tokens_say_where_they_come_from() {
 }
 
 #[test]
-fn a_reader_that_stops_reading_loses_its_answer_and_keeps_nobody_waiting() {
+fn readers_that_stop_reading_lose_their_answers_and_take_neither_time_nor_memory() {
     let server = Setup::endless().start();
-    let stuck = server
-        .begin(&json!({ "prompt": "one two ", "stream": true, "n": 4, "logit_bias": { "107": -100 }, "logprobs": 20 }));
-    let answer = server.post("/v1/completions", &json!({ "prompt": "one two ", "max_tokens": 20 }));
-    assert_eq!(answer.status, 200);
-    drop(stuck);
+    let short = json!({ "prompt": "one two ", "max_tokens": 20 });
+    server.post("/v1/completions", &short).ok();
+    let before = resident_memory();
+    let body = json!({ "prompt": "one two ", "stream": true, "n": 4, "logit_bias": { "107": -100 }, "logprobs": 20 });
+    let stuck: Vec<_> = (0..4).map(|_| server.begin(&body)).collect();
+    assert_eq!(server.post("/v1/completions", &short).status, 200);
+    // They are still connected, and nothing is done for them any more.
     assert!(server.comes_to_rest());
+    if let (Some(before), Some(after)) = (before, resident_memory()) {
+        assert!(after < before + (256 << 20), "{before} bytes became {after}");
+    }
+    drop(stuck);
+}
+
+#[test]
+fn a_slow_reader_of_4096_tokens_holds_up_nobody_and_gets_every_one() {
+    let server = Setup { context: 8192, max_tokens: 4096, ..Setup::default() }.start();
+    let body = |stream: bool| json!({ "prompt": "one two ", "max_tokens": 4096, "temperature": 0, "logit_bias": { "107": -100 }, "logprobs": 20, "stream": stream });
+    let whole = server.post("/v1/completions", &body(false)).ok();
+    let mut slow = client::ask(server.connect_narrow(), "/v1/completions", &body(true));
+    while server.get("/health").json()["running"] == 0 {}
+    let short = json!({ "prompt": "two one ", "max_tokens": 20 });
+    assert_eq!(server.post("/v1/completions", &short).status, 200);
+    // The engine is done before anything is read: the answer waits for its reader, and its place does not.
+    assert!(server.comes_to_rest());
+    let mut bytes = Vec::new();
+    let mut part = vec![0; 1 << 14];
+    while let read @ 1.. = slow.read(&mut part).expect("the answer goes on") {
+        bytes.extend_from_slice(&part[..read]);
+        std::thread::sleep(Duration::from_millis(1));
+    }
+    let chunks = Reply::parse(&bytes).chunks();
+    assert_eq!(concatenated(&chunks, &["text"]), whole["choices"][0]["text"].as_str().expect("a text"));
+    assert!(bytes.len() > 1 << 20, "{} bytes, which a socket may have held", bytes.len());
+    assert_eq!(chunks[chunks.len() - 1]["choices"][0]["finish_reason"], "length");
 }
 
 #[test]
@@ -93,7 +127,7 @@ fn report_122_who_leaves_takes_the_generation_along() {
         } else {
             use std::io::Write as _;
             let (body, mut socket) = (body.to_string(), server.connect());
-            let head = crate::client::head("/v1/completions", body.len(), "");
+            let head = client::head("/v1/completions", body.len(), "");
             socket.write_all(format!("{head}{body}").as_bytes()).expect("sent");
             while server.get("/health").json()["running"] == 0 {
                 std::thread::sleep(std::time::Duration::from_millis(5));

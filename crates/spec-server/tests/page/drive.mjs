@@ -4,22 +4,31 @@
 
 import assert from "node:assert/strict";
 import { spawn } from "node:child_process";
-import { writeFileSync } from "node:fs";
+import { mkdtempSync, rmSync, writeFileSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
 
 import { Browser } from "./browser.mjs";
 
 const [spec, model, chromium, screenshot] = process.argv.slice(2);
 assert(chromium, "usage: node drive.mjs SPEC MODEL CHROMIUM [SCREENSHOT]");
 
-/** Starts the server on a free port; its process and address. */
+const KEY = "the-key-of-the-page";
+
+/** Starts the server on a free port, with a key; its process and address. */
 function serve() {
-  const server = spawn(spec, ["serve", "--config", "none", "--model", model, "--served-model-name", "SmolLM2-135M-Instruct", "--port", "0"], { stdio: ["ignore", "pipe", "pipe"] });
+  const folder = mkdtempSync(join(tmpdir(), "spec-keys-"));
+  const keys = join(folder, "keys");
+  writeFileSync(keys, `${KEY} page\n`);
+  const words = ["--model", model, "--served-model-name", "SmolLM2-135M-Instruct", "--port", "0", "--api-keys", keys];
+  const server = spawn(spec, ["serve", "--config", "none", ...words], { stdio: ["ignore", "pipe", "pipe"] });
+  process.once("exit", () => rmSync(folder, { recursive: true, force: true }));
   return new Promise((resolve, reject) => {
     let said = "";
     const read = (text) => {
       said += text;
       const address = /http:\/\/127\.0\.0\.1:\d+/.exec(said)?.[0];
-      if (address) resolve({ server, address });
+      if (address) resolve({ server, address, key: KEY });
     };
     server.stdout.setEncoding("utf8").on("data", read);
     server.stderr.setEncoding("utf8").on("data", read);
@@ -33,6 +42,26 @@ const count = (selector) => `document.querySelectorAll(${JSON.stringify(selector
 const LINE = "The quick brown fox jumps over the lazy dog and the slow red hen. ";
 
 const claims = {
+  async "it asks for the key until it has the right one, and keeps it"(browser) {
+    // A server that was there before may have none.
+    if (!key) return;
+    const form = "document.querySelector('#key-form').hidden";
+    await browser.until(`!${form}`);
+    assert.equal(await browser.value("document.querySelector('#status').textContent"), "a key is needed");
+    await browser.type("#key", "another-key");
+    await browser.press("Enter");
+    await browser.until(`sessionStorage.getItem("key") === "another-key" && !${form}`);
+    await browser.type("#key", key);
+    await browser.press("Enter");
+    await browser.until(`${form} && document.querySelector('#status').dataset.state === 'ready'`);
+    // The tab has it still, and another one has not.
+    await browser.open(address);
+    await browser.until("document.querySelector('#status').dataset.state === 'ready'");
+    assert(await browser.value(form));
+    assert.equal(await browser.value("localStorage.getItem('key')"), null);
+    browser.complaints = browser.complaints.filter((text) => !text.includes("401"));
+  },
+
   async "it finds the server and names the model"(browser) {
     await browser.until("document.querySelector('#status').dataset.state === 'ready'");
     assert.notEqual(await browser.value("document.querySelector('#model').textContent"), "…");
@@ -63,6 +92,11 @@ const claims = {
     assert(await browser.value(count("#chart-position .bar")) > 0);
     assert(await browser.value(count("#chart-rounds .bar")) > 1);
     assert.match(await browser.value("document.querySelector('#acceptance').textContent"), /\d %/);
+  },
+
+  async "the server's caches are shown"(browser) {
+    await browser.until("/\\d %/.test(document.querySelector('#kv').textContent)");
+    assert.match(await browser.value("document.querySelector('#gave-way').textContent"), /^\d+$/);
   },
 
   async "rejected tokens are shown when they are asked for"(browser) {
@@ -199,7 +233,7 @@ async function picture(browser) {
   writeFileSync(screenshot, await browser.screenshot());
 }
 
-const { server, address } = await (process.env.SPEC_PAGE_ADDRESS ? { address: process.env.SPEC_PAGE_ADDRESS } : serve());
+const { server, address, key } = await (process.env.SPEC_PAGE_ADDRESS ? { address: process.env.SPEC_PAGE_ADDRESS } : serve());
 let failed = 0;
 const browser = await Browser.start(chromium);
 try {

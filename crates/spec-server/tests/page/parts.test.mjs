@@ -5,7 +5,7 @@ import test from "node:test";
 
 import { ceiling } from "../../src/page/chart.mjs";
 import { firstDifference, Rounds, Speed } from "../../src/page/rounds.mjs";
-import { EventReader, inWords, metrics } from "../../src/page/stream.mjs";
+import { EventReader, figures, inWords, loading, metrics } from "../../src/page/stream.mjs";
 
 test("events are the same however the stream is cut", () => {
   const text = ': hello\ndata: {"a":1}\n\ndata: one\r\ndata: two\r\n\r\nevent: x\ndata:  three \n\ndata: [DONE]\n\n';
@@ -73,4 +73,19 @@ test("labels of a metric are summed and comments are not read", () => {
 test("refusals are told in the server's words, or by their status", () => {
   assert.equal(inWords(400, '{"error":{"message":"no such model"}}'), "no such model");
   assert.match(inWords(502, "<html>"), /502/);
+});
+
+test("the server's caches are told as shares, and what is not there as a dash", () => {
+  const none = { load: "0 running · 0 waiting", kv: "–", kept: "–", gaveWay: "0" };
+  assert.deepEqual(figures(new Map()), none);
+  const served = `spec_requests_running 2\nspec_requests_waiting 1\nspec_kv_blocks_total 200\nspec_kv_blocks_used 31
+spec_draft_cache_hits_total 3\nspec_draft_cache_misses_total 1\nspec_preemptions_total 7\n`;
+  assert.deepEqual(figures(metrics(served)), { load: "2 running · 1 waiting", kv: "16 %", kept: "75 %", gaveWay: "7" });
+});
+
+test("a model on its way is told by how far it has come", () => {
+  assert.equal(loading('{"status":"loading","progress":0.42}'), "the model is loaded: 42 %");
+  assert.equal(loading('{"status":"loading","progress":null}'), "the model is loaded");
+  assert.equal(loading('{"status":"device lost"}'), undefined);
+  assert.equal(loading("<html>"), undefined);
 });

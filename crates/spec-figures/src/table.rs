@@ -1,21 +1,23 @@
 //! Tables, in Markdown that lines up: the same text serves a terminal and a page.
 
 /// A table with a heading line.
-pub(crate) struct Table {
+pub struct Table {
     rows: Vec<Vec<String>>,
 }
 
 impl Table {
-    pub(crate) fn new<const N: usize>(headings: [&str; N]) -> Self {
+    /// A table with these headings.
+    pub fn new<const N: usize>(headings: [&str; N]) -> Self {
         Self::with_headings(headings.iter().map(|heading| (*heading).to_owned()).collect())
     }
 
-    pub(crate) fn with_headings(headings: Vec<String>) -> Self {
+    /// The same, with as many headings as there are.
+    pub fn with_headings(headings: Vec<String>) -> Self {
         Self { rows: vec![headings] }
     }
 
     /// Adds a row; cells beyond the headings are dropped, and missing ones are empty.
-    pub(crate) fn row(&mut self, cells: impl IntoIterator<Item = String>) {
+    pub fn row(&mut self, cells: impl IntoIterator<Item = String>) {
         let columns = self.rows[0].len();
         let mut row: Vec<String> = cells.into_iter().map(|cell| cell.replace('|', "\\|")).take(columns).collect();
         row.resize(columns, String::new());
@@ -23,11 +25,12 @@ impl Table {
     }
 
     /// Whether it has no row below its headings.
-    pub(crate) fn is_empty(&self) -> bool {
+    pub fn is_empty(&self) -> bool {
         self.rows.len() == 1
     }
 
-    pub(crate) fn markdown(&self) -> String {
+    /// The table, columns as wide as what they hold.
+    pub fn markdown(&self) -> String {
         let columns = self.rows[0].len();
         let widths: Vec<usize> = (0..columns)
             .map(|column| self.rows.iter().map(|row| row[column].chars().count()).max().unwrap_or(0).max(3))

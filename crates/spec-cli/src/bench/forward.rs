@@ -11,6 +11,7 @@ use spec_cpu::{CpuModel, probe};
 use spec_model::ModelConfig;
 use spec_runtime::{Batch, HostStream, KvGuard, Model, Sequence, Want};
 
+use super::quantile;
 use crate::args::{BenchForwardArgs, LogitsKind};
 use crate::report::millis;
 use crate::session::{CpuDevice, Opened};
@@ -181,11 +182,4 @@ fn print_table(model: &CpuModel, args: &BenchForwardArgs, figures: &[Figures], b
             100.0 * macs / peak
         );
     }
-}
-
-/// The value below which the share `q` of the values lies; sorts them.
-fn quantile(values: &mut [f64], q: f64) -> f64 {
-    values.sort_by(f64::total_cmp);
-    let last = values.len().saturating_sub(1);
-    values.get((last as f64 * q).round() as usize).copied().unwrap_or(0.0)
 }

@@ -4,16 +4,20 @@ use serde::Serialize;
 
 /// Several measurements of one thing.
 #[derive(Clone, Copy, PartialEq, Debug, Serialize)]
-pub(crate) struct Spread {
-    pub(crate) median: f64,
-    pub(crate) least: f64,
-    pub(crate) most: f64,
-    pub(crate) count: usize,
+pub struct Spread {
+    /// The middle one, or the mean of the two in the middle.
+    pub median: f64,
+    /// The least.
+    pub least: f64,
+    /// The greatest.
+    pub most: f64,
+    /// How many there were.
+    pub count: usize,
 }
 
 impl Spread {
     /// `None` of nothing.
-    pub(crate) fn of(values: &[f64]) -> Option<Self> {
+    pub fn of(values: &[f64]) -> Option<Self> {
         let mut sorted = values.to_vec();
         sorted.sort_by(f64::total_cmp);
         let (least, most) = (*sorted.first()?, *sorted.last()?);
@@ -25,16 +29,20 @@ impl Spread {
 
 /// What most of many measurements stay below: times of a service are told by these.
 #[derive(Clone, Copy, PartialEq, Debug, Serialize)]
-pub(crate) struct Percentiles {
-    pub(crate) p50: f64,
-    pub(crate) p95: f64,
-    pub(crate) p99: f64,
-    pub(crate) count: usize,
+pub struct Percentiles {
+    /// Half of them are no greater.
+    pub p50: f64,
+    /// 95 of a hundred are no greater.
+    pub p95: f64,
+    /// 99 of a hundred are no greater.
+    pub p99: f64,
+    /// How many there were.
+    pub count: usize,
 }
 
 impl Percentiles {
     /// By the nearest rank: each is a value that was measured. `None` of nothing.
-    pub(crate) fn of(values: &[f64]) -> Option<Self> {
+    pub fn of(values: &[f64]) -> Option<Self> {
         let mut sorted = values.to_vec();
         sorted.sort_by(f64::total_cmp);
         let count = sorted.len();
@@ -44,12 +52,12 @@ impl Percentiles {
 }
 
 /// Of ratios, each taken inside one pair: a slow hour of the machine slows both sides of a pair and leaves their ratio.
-pub(crate) fn ratios(over: &[f64], under: &[f64]) -> Vec<f64> {
+pub fn ratios(over: &[f64], under: &[f64]) -> Vec<f64> {
     over.iter().zip(under).map(|(over, under)| over / under).collect()
 }
 
 /// The mean that suits ratios; `None` of nothing or when one is not positive.
-pub(crate) fn geometric_mean(values: &[f64]) -> Option<f64> {
+pub fn geometric_mean(values: &[f64]) -> Option<f64> {
     if values.is_empty() || values.iter().any(|value| value.partial_cmp(&0.0) != Some(std::cmp::Ordering::Greater)) {
         return None;
     }
