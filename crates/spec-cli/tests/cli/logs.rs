@@ -2,8 +2,20 @@
 
 use super::*;
 
-const GENERATE: [&str; 9] =
-    ["generate", "--model", "target.gguf", "-p", "one two one two one two", "-n", "40", "--draft", "ngram"];
+/// Its prompt repeats itself, so that drafts are found in it.
+const GENERATE: [&str; 11] = [
+    "generate",
+    "--model",
+    "target.gguf",
+    "--ids",
+    "65,66,67,65,66,67,65,66,67,65,66",
+    "-n",
+    "40",
+    "--draft",
+    "ngram",
+    "--draft-len",
+    "4",
+];
 
 /// Lines of a log in JSON; other lines, such as the one below the answer, are none.
 fn objects(text: &str) -> Vec<Value> {
