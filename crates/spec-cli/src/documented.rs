@@ -15,6 +15,7 @@ const DOCUMENTS: &[(&str, &str)] = &[
     ("docs/ascend.md", include_str!("../../../docs/ascend.md")),
     ("docs/explain.md", include_str!("../../../docs/explain.md")),
     ("docs/memory.md", include_str!("../../../docs/memory.md")),
+    ("docs/observability.md", include_str!("../../../docs/observability.md")),
     ("docs/performance.md", include_str!("../../../docs/performance.md")),
     ("docs/tuning.md", include_str!("../../../docs/tuning.md")),
     ("docs/testing.md", include_str!("../../../docs/testing.md")),

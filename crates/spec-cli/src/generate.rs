@@ -25,7 +25,7 @@ pub(crate) fn run(args: GenerateArgs) -> Result<ExitCode> {
     let context = context(&args, prompt.len(), opened.checkpoint.config().context_length)?;
     let constraint = constraint(&args, &opened)?;
 
-    let mut observers = Observers::open(&args.records, vocab)?.keeping(args.last_run);
+    let observers = Observers::open(&args.records, &args.model, &opened)?.keeping(args.last_run);
 
     let mut session = Session::load(&args.model, &opened, context)?;
     let mut engine = session.engine();

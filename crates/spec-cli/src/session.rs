@@ -91,7 +91,7 @@ impl Device {
         match args.device {
             DeviceName::Cpu => Ok(Self::Cpu(CpuDevice { parallel, kv_tokens, ..CpuDevice::new(args.threads)? })),
             DeviceName::Cuda => Err(usage(CUDA_IS_NOT_BUILT)),
-            name => Ok(Self::Ascend(Arc::new(Ascend::open(name)?))),
+            name => Ok(Self::Ascend(Arc::new(Ascend::open(name, args.trace.is_some())?))),
         }
     }
 

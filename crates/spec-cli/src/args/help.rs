@@ -1,5 +1,7 @@
 //! What `--help` says beyond the list of flags: examples, and the questions that the list does not answer.
 
+use spec_core::LENGTH_POLICIES;
+
 /// Below `spec --help`.
 pub(super) const OVERVIEW: &str = "\
 Examples:
@@ -72,6 +74,15 @@ Examples:
 The last run is kept as figures alone, without its text, in spec/last-run.jsonl
 of $XDG_CACHE_HOME or ~/.cache. --no-last-run, or SPEC_NO_LAST_RUN=1, keeps none.";
 
+/// Below `spec profile --help`.
+pub(super) const PROFILE: &str = "\
+Examples:
+  spec profile -o NAME -- generate --model MODEL.gguf -p 'def fibonacci(n):'
+  spec profile stats NAME.json
+
+The lanes are the host, the draft's stream and the target's; the counters are
+acceptance and memory.";
+
 /// Below `spec bench sweep --help`.
 pub(super) const SWEEP: &str = "\
 Examples:
@@ -128,4 +139,13 @@ pub(super) fn chat_long() -> String {
 /// Without the pointer to the long help, which this is.
 fn examples(short: &str) -> &str {
     short.rsplit_once("\n\n").map_or(short, |(examples, _)| examples)
+}
+
+/// Below `--length-policy`.
+pub(super) fn length_policies() -> String {
+    let mut help = String::from("How many tokens to guess, round by round:\n");
+    for entry in &LENGTH_POLICIES {
+        help += &format!("  {}[:x]: {}; x is {} when not given\n", entry.name, entry.summary, entry.parameter);
+    }
+    help
 }

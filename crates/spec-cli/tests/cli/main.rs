@@ -4,6 +4,7 @@ mod batch;
 mod chat;
 mod devices;
 mod explain;
+mod logs;
 mod memory;
 mod real;
 mod records;
