@@ -83,6 +83,7 @@ pub(crate) fn run(args: ServeArgs) -> Result<ExitCode> {
         max_body_bytes: args.max_body.0,
         max_connections: args.max_connections.get(),
         log_prompts: args.log_prompts,
+        audit_share: args.audit_share,
         ..ServerOptions::default()
     };
     let (server, loading) = Server::loading(listening, options);
