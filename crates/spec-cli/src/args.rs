@@ -1,5 +1,6 @@
 //! The command line as typed. Each flag is defined once; `config` sets flags from the environment and a file.
 
+mod audit;
 mod chat;
 mod explain;
 mod help;
@@ -18,6 +19,7 @@ use std::sync::Arc;
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use spec_core::{Fixed, LengthPolicy, LengthPolicyName, Token};
 
+pub(crate) use audit::AuditArgs;
 pub(crate) use chat::ChatArgs;
 pub(crate) use explain::{ExplainArgs, LastRunArgs};
 pub(crate) use profile::{ProfileArgs, ProfileStatsArgs, ProfileTask};
@@ -76,6 +78,9 @@ pub(crate) enum Command {
     /// Answer the requests of a file into a file, as `serve` would
     #[command(after_help = help::BATCH)]
     Batch(Box<BatchArgs>),
+    /// Test whether the tokens of this build have the target's law, on your models, and say how sure that is
+    #[command(after_help = help::AUDIT)]
+    Audit(Box<AuditArgs>),
     /// Show what a model file holds, or with --plan what a run takes in memory
     Inspect(InspectArgs),
     /// Show how a text is split into tokens

@@ -12,6 +12,7 @@ const DOCUMENTS: &[(&str, &str)] = &[
     ("README.md", include_str!("../../../README.md")),
     ("docs/README.zh-CN.md", include_str!("../../../docs/README.zh-CN.md")),
     ("docs/ARCHITECTURE.md", include_str!("../../../docs/ARCHITECTURE.md")),
+    ("docs/audit.md", include_str!("../../../docs/audit.md")),
     ("docs/ascend.md", include_str!("../../../docs/ascend.md")),
     ("docs/explain.md", include_str!("../../../docs/explain.md")),
     ("docs/memory.md", include_str!("../../../docs/memory.md")),

@@ -139,7 +139,7 @@ fn constraint(args: &GenerateArgs, opened: &Opened) -> Result<Option<Box<dyn Con
     Ok(Some(Box::new(grammar)))
 }
 
-fn read_prompt(path: &Path) -> Result<String> {
+pub(crate) fn read_prompt(path: &Path) -> Result<String> {
     let mut bytes = Vec::new();
     if path == Path::new("-") {
         std::io::stdin().read_to_end(&mut bytes).context("reading the prompt from standard input")?;

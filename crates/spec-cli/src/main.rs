@@ -3,6 +3,7 @@
 mod acceptance_watch;
 mod args;
 mod ascend;
+mod audit;
 mod batch;
 mod bench;
 mod cache;
@@ -70,6 +71,7 @@ fn run(command: Command, line: &CommandLine) -> anyhow::Result<ExitCode> {
         Command::Chat(args) => chat::run(*args, line),
         Command::Serve(args) => serve::run(*args),
         Command::Batch(args) => batch::run(*args),
+        Command::Audit(args) => audit::run(*args),
         Command::Inspect(args) => inspect::run(&args),
         Command::Tokenize(args) => tokenize::run(&args),
         Command::Bench(args) => match args.bench {

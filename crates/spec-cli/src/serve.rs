@@ -85,6 +85,7 @@ pub(crate) fn run(args: ServeArgs) -> Result<ExitCode> {
         max_connections: args.max_connections.get(),
         log_prompts: args.log_prompts,
         observers,
+        audit_share: args.audit_share,
         ..ServerOptions::default()
     };
     let (server, loading) = Server::loading(listening, options);

@@ -37,6 +37,20 @@ Examples:
 
 --help says which drafter to use, and what can be typed.";
 
+/// Below `spec audit --help`.
+pub(super) const AUDIT: &str = "\
+Examples:
+  spec audit --model MODEL.gguf --rule rejection --temperature 0.8 -p 'Once upon a time'
+  spec audit --model MODEL.gguf --draft-model SMALLER.gguf --all --prompts DIR --draws 1000
+
+Every emitted token is held against the law that plain decoding has at that
+place, computed by passes of their own. Under greedy and coupled the texts are
+also compared token by token. A lossy rule is measured. The models are held
+twice where a draft model is given; five tokens are drafted a round unless
+--draft-len or --length-policy says otherwise. Exit codes: 0 consistent, or lossy as the
+rule says; 1 it differs, or there were too few tokens; 2 the command line was
+wrong.";
+
 /// Below `spec batch --help`.
 pub(super) const BATCH: &str = "\
 Examples:

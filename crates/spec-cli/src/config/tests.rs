@@ -18,12 +18,13 @@ fn seen(words: &[String], environment: &[(String, String)]) -> Result<String, St
 }
 
 /// Commands with flags worth keeping, and what they cannot do without.
-fn commands() -> [(Vec<&'static str>, Vec<&'static str>); 11] {
+fn commands() -> [(Vec<&'static str>, Vec<&'static str>); 12] {
     [
         (vec!["generate"], vec!["--model=m.gguf", "--prompt=p"]),
         (vec!["chat"], vec!["--model=m.gguf"]),
         (vec!["serve"], vec!["--model=m.gguf"]),
         (vec!["batch"], vec!["--model=m.gguf", "--input=i", "--output=o"]),
+        (vec!["audit"], vec!["--model=m.gguf", "--prompt=p"]),
         (vec!["inspect"], vec!["--model=m.gguf"]),
         (vec!["demo"], vec!["--model=m.gguf", "--prompts=p"]),
         (vec!["bench", "forward"], vec!["--model=m.gguf"]),

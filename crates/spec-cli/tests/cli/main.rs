@@ -1,5 +1,6 @@
 //! The binary, as a user runs it, on tiny models.
 
+mod audit;
 mod batch;
 mod chat;
 mod devices;
