@@ -31,7 +31,14 @@ impl Observers {
         let Size(limit) = args.record_limit;
         let training = |path: &Path| Training::create(path, limit as u64, vocab);
         let training = args.record_training.as_deref().map(training).transpose()?;
-        Ok(Self { recorder, training, keeps: false, last_run: Arc::default(), watch: Arc::default(), drafter: "none".to_owned() })
+        Ok(Self {
+            recorder,
+            training,
+            keeps: false,
+            last_run: Arc::default(),
+            watch: Arc::default(),
+            drafter: "none".to_owned(),
+        })
     }
 
     /// Keeps the record of this run for `spec explain`, unless the flags say not to.

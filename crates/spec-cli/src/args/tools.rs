@@ -5,7 +5,9 @@ use std::path::PathBuf;
 use clap::{Args, Subcommand, ValueEnum};
 
 use super::serve::batch;
-use super::{BenchSweepArgs, DraftStorageArgs, FileArgs, LastRunArgs, ModelArgs, QuantKind, RecordArgs, StorageArgs, threads};
+use super::{
+    BenchSweepArgs, DraftStorageArgs, FileArgs, LastRunArgs, ModelArgs, QuantKind, RecordArgs, StorageArgs, threads,
+};
 use crate::device::DeviceName;
 
 #[derive(Debug, Args)]

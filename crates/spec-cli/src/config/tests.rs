@@ -18,7 +18,7 @@ fn seen(words: &[String], environment: &[(String, String)]) -> Result<String, St
 }
 
 /// Commands with flags worth keeping, and what they cannot do without.
-fn commands() -> [(Vec<&'static str>, Vec<&'static str>); 10] {
+fn commands() -> [(Vec<&'static str>, Vec<&'static str>); 11] {
     [
         (vec!["generate"], vec!["--model=m.gguf", "--prompt=p"]),
         (vec!["chat"], vec!["--model=m.gguf"]),
