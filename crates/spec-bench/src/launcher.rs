@@ -25,7 +25,7 @@ impl Launcher {
             None => Command::new(program),
         };
         // What runs is what the line says: our binary takes no flags from the user's configuration.
-        command.stdin(Stdio::null()).env("SPEC_CONFIG", "none");
+        command.stdin(Stdio::null()).env("SPEC_CONFIG", "none").env("SPEC_NO_LAST_RUN", "1");
         command
     }
 }

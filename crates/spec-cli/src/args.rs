@@ -1,8 +1,12 @@
 //! The command line as typed. Each flag is defined once; `config` sets flags from the environment and a file.
 
+mod audit;
 mod chat;
+mod explain;
 mod help;
+mod profile;
 mod record;
+mod sampling;
 mod serve;
 mod sweep;
 mod tools;
@@ -10,28 +14,30 @@ mod tune;
 
 use std::io::IsTerminal;
 use std::path::PathBuf;
-use std::time::Duration;
+use std::sync::Arc;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
-use spec_core::{
-    AdaptiveEpsilon, Fixed, LENGTH_POLICIES, LatencyTolerance, LengthPolicy, LengthPolicyName, RULES, RuleName,
-    SamplingParams, Token,
-};
-use spec_runtime::{RequestRule, StopRules};
+use spec_core::{Fixed, LengthPolicy, LengthPolicyName, Token};
 
+pub(crate) use audit::AuditArgs;
 pub(crate) use chat::ChatArgs;
+pub(crate) use explain::{ExplainArgs, LastRunArgs};
+pub(crate) use profile::{ProfileArgs, ProfileStatsArgs, ProfileTask};
 pub(crate) use record::RecordArgs;
+pub(crate) use sampling::{SamplingArgs, StopArgs};
 pub(crate) use serve::{AnswersArgs, BatchArgs, ServeArgs};
 pub(crate) use sweep::BenchSweepArgs;
 pub(crate) use tools::{
     Bench, BenchArgs, BenchForwardArgs, CompletionsArgs, DemoArgs, DoctorArgs, InspectArgs, LogitsKind, ManArgs,
-    PullArgs, TokenizeArgs,
+    PullArgs, QuantizeArgs, TokenizeArgs,
 };
 pub(crate) use tune::TuneArgs;
 
 use crate::color::{ColorKind, Shown};
 use crate::device::DeviceName;
+use crate::logs::LogFormat;
 use crate::memory::Size;
+use crate::profile::Trace;
 
 /// Faster generation from large language models, token for token the same as without.
 #[derive(Debug, Parser)]
@@ -52,6 +58,10 @@ pub(crate) struct Cli {
     /// Print the value of every flag of the command, and where it comes from, and do nothing
     #[arg(long, global = true, help_heading = "Configuration")]
     pub(crate) print_config: bool,
+
+    /// How the log on standard error is written; SPEC_LOG says what it holds
+    #[arg(long, value_enum, value_name = "FORMAT", global = true, help_heading = "Configuration")]
+    pub(crate) log_format: Option<LogFormat>,
 }
 
 #[derive(Debug, Subcommand)]
@@ -68,7 +78,10 @@ pub(crate) enum Command {
     /// Answer the requests of a file into a file, as `serve` would
     #[command(after_help = help::BATCH)]
     Batch(Box<BatchArgs>),
-    /// Show what a model file holds
+    /// Test whether the tokens of this build have the target's law, on your models, and say how sure that is
+    #[command(after_help = help::AUDIT)]
+    Audit(Box<AuditArgs>),
+    /// Show what a model file holds, or with --plan what a run takes in memory
     Inspect(InspectArgs),
     /// Show how a text is split into tokens
     Tokenize(TokenizeArgs),
@@ -76,11 +89,18 @@ pub(crate) enum Command {
     Bench(BenchArgs),
     /// Run prompts plain and speculative, compare the token ids, and print what speculation gains
     Demo(DemoArgs),
+    /// Trace a command for Perfetto or Chrome, or sum up a trace
+    #[command(after_help = help::PROFILE)]
+    Profile(ProfileArgs),
     /// Replay records of rounds under every length policy, and say what to set
     #[command(after_help = help::TUNE)]
     Tune(TuneArgs),
+    /// Say what limits the speed of a run, by which figures, and what to change
+    Explain(ExplainArgs),
     /// Bring a model from a hub into the cache, and print where it is
     Pull(PullArgs),
+    /// Write a model file anew with fewer bits a weight, as GGUF
+    Quantize(QuantizeArgs),
     /// Look at this machine and say what is wrong with it, and what to do
     Doctor(DoctorArgs),
     /// Print a script that completes commands and flags in a shell
@@ -119,18 +139,21 @@ pub(crate) enum KvKind {
     Q8,
 }
 
-/// What weights are quantised to while a model is loaded.
+/// What weights are quantised to.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
 pub(crate) enum QuantKind {
     /// 8.5 bits a weight
-    #[value(name = "q8_0")]
+    #[value(name = "q8_0", alias = "q8")]
     Q8_0,
     /// 4.5 bits a weight
-    #[value(name = "q4_0")]
+    #[value(name = "q4_0", alias = "q4")]
     Q4_0,
     /// 4.5 bits a weight, with scales and minima fitted
     #[value(name = "q4_K")]
     Q4K,
+    /// 3.4 bits a weight, with scales fitted
+    #[value(name = "q3_K", alias = "q3")]
+    Q3K,
     /// On Ascend: bytes with a scale for each output, activations quantised row by row
     Int8,
 }
@@ -164,6 +187,31 @@ pub(crate) struct StorageArgs {
     /// Quantise matrices of floats (F32, F16, BF16) to this type while loading; kept as they are when not given
     #[arg(long, value_enum, value_name = "TYPE", help_heading = "Device")]
     pub(crate) quant: Option<QuantKind>,
+}
+
+/// What of a draft model's head is kept in memory.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
+pub(crate) enum HeadKind {
+    /// All of it
+    Whole,
+    /// What drafts are scored with: frequent tokens and those of the text; embeddings are read from the file
+    Trimmed,
+}
+
+/// How a draft model is stored, where that is not as the target. The answer is the same, whatever is chosen.
+#[derive(Clone, Copy, Debug, Args)]
+pub(crate) struct DraftStorageArgs {
+    /// Precision of the draft model's KV cache; that of `--kv` when not given
+    #[arg(long, value_enum, value_name = "KV", help_heading = "Speculation")]
+    pub(crate) draft_kv: Option<KvKind>,
+
+    /// Quantise the draft model to this type while loading it, also from files that are quantised already to more bits
+    #[arg(long, value_enum, value_name = "TYPE", help_heading = "Speculation")]
+    pub(crate) draft_quant: Option<QuantKind>,
+
+    /// What of the draft model's head is kept in memory
+    #[arg(long, value_enum, value_name = "WHAT", default_value_t = HeadKind::Whole, help_heading = "Speculation")]
+    pub(crate) draft_head: HeadKind,
 }
 
 /// How the answer is printed.
@@ -213,29 +261,6 @@ fn draft_len(text: &str) -> Result<DraftLen, String> {
     match text.parse() {
         Ok(tokens) if tokens <= 64 => Ok(DraftLen::Tokens(tokens)),
         _ => Err("give `auto` or a number from 0 to 64".into()),
-    }
-}
-
-fn logit_bias(text: &str) -> Result<(Token, f32), String> {
-    let parse = |(id, bias): (&str, &str)| Some((id.parse().ok()?, bias.parse().ok()?));
-    text.split_once('=')
-        .and_then(parse)
-        .ok_or_else(|| "give a token id and a number, such as 42=-1.5 or 42=-inf".into())
-}
-
-fn latency(text: &str) -> Result<Duration, String> {
-    match text.parse::<f64>() {
-        Ok(milliseconds) if milliseconds > 0.0 && milliseconds <= 1e6 => {
-            Ok(Duration::from_secs_f64(milliseconds / 1e3))
-        }
-        _ => Err("give milliseconds a token, more than 0, such as 25".into()),
-    }
-}
-
-fn loss_budget(text: &str) -> Result<f64, String> {
-    match text.parse::<f64>() {
-        Ok(nats) if nats >= 0.0 => Ok(nats),
-        _ => Err("give a number of nats from 0 on; 0 makes every rule exact".into()),
     }
 }
 
@@ -290,7 +315,7 @@ pub(crate) struct ModelArgs {
     pub(crate) preset: Option<Preset>,
 
     /// How many tokens to guess, round by round
-    #[arg(long, value_name = "NAME[:x]", long_help = length_policies(), help_heading = "Speculation")]
+    #[arg(long, value_name = "NAME[:x]", long_help = help::length_policies(), help_heading = "Speculation")]
     pub(crate) length_policy: Option<LengthPolicyName>,
 
     /// Guesses per place at most: 1 keeps to chains, more allows trees; as many as pay when not given
@@ -312,9 +337,16 @@ pub(crate) struct ModelArgs {
     #[command(flatten)]
     pub(crate) storage: StorageArgs,
 
+    #[command(flatten)]
+    pub(crate) draft_storage: DraftStorageArgs,
+
     /// Memory that may be taken, such as 300MB or 2GiB: what needs more is refused before it is loaded, with what would fit
     #[arg(long, value_name = "SIZE", help_heading = "Device")]
     pub(crate) mem_limit: Option<Size>,
+
+    /// Where its rounds are traced: set by `spec profile`, which has read the flags of another command.
+    #[arg(skip)]
+    pub(crate) trace: Option<Arc<Trace>>,
 }
 
 impl ModelArgs {
@@ -338,154 +370,6 @@ impl ModelArgs {
 
 fn draft_cache(text: &str) -> Result<Size, String> {
     if text == "0" { Ok(Size(0)) } else { text.parse() }
-}
-
-fn length_policies() -> String {
-    let mut help = String::from("How many tokens to guess, round by round:\n");
-    for entry in &LENGTH_POLICIES {
-        help += &format!("  {}[:x]: {}; x is {} when not given\n", entry.name, entry.summary, entry.parameter);
-    }
-    help
-}
-
-fn rules() -> String {
-    let mut help = String::from("Which guesses are kept. Lossless rules leave the law of the answer as it is:\n");
-    for entry in &RULES {
-        let parameter = entry.parameter.map_or(String::new(), |x| format!("; x is {x} when not given"));
-        let name = if entry.parameter.is_some() { format!("{}[:x]", entry.name) } else { entry.name.to_owned() };
-        help += &format!("  {name}: {}{}{parameter}\n", if entry.lossless { "" } else { "LOSSY, " }, entry.summary);
-    }
-    help + "When not given, greedy at temperature 0, else coupled."
-}
-
-/// How tokens are chosen and drafts judged: what `generate` and `chat` share.
-#[derive(Debug, Args)]
-pub(crate) struct SamplingArgs {
-    /// Which guesses are kept; by default those that leave the answer token for token the same
-    #[arg(long, value_name = "NAME[:x]", long_help = rules(), help_heading = "Speculation")]
-    pub(crate) rule: Option<RuleName>,
-
-    /// Let the x of `--rule epsilon:x` be a maximum: raised towards it while tokens take longer than MS milliseconds, lowered to 0 while
-    /// they do not
-    #[arg(long, value_name = "MS", value_parser = latency, help_heading = "Speculation")]
-    pub(crate) epsilon_latency: Option<Duration>,
-
-    /// What a lossy rule may forgive in an answer, in nats; it is exact from the guess on that would pass this
-    #[arg(
-        long,
-        value_name = "X",
-        value_parser = loss_budget,
-        allow_negative_numbers = true,
-        help_heading = "Speculation"
-    )]
-    pub(crate) loss_budget: Option<f64>,
-
-    /// 0 always takes the likeliest token; higher is more varied
-    #[arg(long, value_name = "T", default_value_t = 0.0, allow_negative_numbers = true, help_heading = "Sampling")]
-    pub(crate) temperature: f32,
-
-    /// Sample from the K likeliest tokens; 0 is off
-    #[arg(long, value_name = "K", default_value_t = 0, help_heading = "Sampling")]
-    pub(crate) top_k: usize,
-
-    /// Sample from the likeliest tokens that together have probability P; 1 is off
-    #[arg(long, value_name = "P", default_value_t = 1.0, allow_negative_numbers = true, help_heading = "Sampling")]
-    pub(crate) top_p: f32,
-
-    /// Drop tokens less likely than P times the likeliest; 0 is off
-    #[arg(long, value_name = "P", default_value_t = 0.0, allow_negative_numbers = true, help_heading = "Sampling")]
-    pub(crate) min_p: f32,
-
-    /// Weaken tokens that the text already has; 1 is off
-    #[arg(long, value_name = "R", default_value_t = 1.0, allow_negative_numbers = true, help_heading = "Sampling")]
-    pub(crate) repeat_penalty: f32,
-
-    /// Weaken tokens that the text already has, by this much; 0 is off
-    #[arg(long, value_name = "X", default_value_t = 0.0, allow_negative_numbers = true, help_heading = "Sampling")]
-    pub(crate) presence_penalty: f32,
-
-    /// Weaken tokens that the text already has, by this much for each time; 0 is off
-    #[arg(long, value_name = "X", default_value_t = 0.0, allow_negative_numbers = true, help_heading = "Sampling")]
-    pub(crate) frequency_penalty: f32,
-
-    /// Tokens at the end of the text that penalties look at; 0 is all, the prompt included
-    #[arg(long, value_name = "N", default_value_t = 0, allow_negative_numbers = true, help_heading = "Sampling")]
-    pub(crate) penalty_window: usize,
-
-    /// Add to a token's logit; `-inf` bans the token; may be given several times
-    #[arg(long, value_name = "ID=X", value_parser = logit_bias, help_heading = "Sampling")]
-    pub(crate) logit_bias: Vec<(Token, f32)>,
-
-    /// The same seed gives the same answer; a fresh one is drawn and reported when not given
-    #[arg(long, value_name = "S", help_heading = "Sampling")]
-    pub(crate) seed: Option<u64>,
-}
-
-impl SamplingArgs {
-    /// The rule, and the draft lengths of `lengths`, which turn its tolerance where `--epsilon-latency` says so.
-    pub(crate) fn rule(&self, lengths: Box<dyn LengthPolicy>) -> (Option<RequestRule>, Box<dyn LengthPolicy>) {
-        match (self.epsilon_latency, self.rule.and_then(AdaptiveEpsilon::new)) {
-            (Some(target), Some(rule)) => {
-                let lengths = LatencyTolerance::new(lengths, rule.tolerance().clone(), target);
-                (Some(RequestRule::Own(Box::new(rule))), Box::new(lengths))
-            }
-            _ => (self.rule.map(Into::into), lengths),
-        }
-    }
-
-    /// The sampling parameters, if they and the rule go together.
-    pub(crate) fn params(&self, vocab: usize) -> Result<SamplingParams, String> {
-        let params = SamplingParams {
-            temperature: self.temperature,
-            top_k: self.top_k,
-            top_p: self.top_p,
-            min_p: self.min_p,
-            repeat_penalty: self.repeat_penalty,
-            presence_penalty: self.presence_penalty,
-            frequency_penalty: self.frequency_penalty,
-            penalty_window: self.penalty_window,
-            logit_bias: self.logit_bias.clone(),
-        };
-        params.validate(vocab).map_err(|error| error.to_string())?;
-        if self.epsilon_latency.is_some() && self.rule.and_then(AdaptiveEpsilon::new).is_none() {
-            let rule = self.rule.map_or_else(|| "a lossless one".to_owned(), |rule| rule.to_string());
-            return Err(format!(
-                "--epsilon-latency turns the x of --rule epsilon:x or epsilon-published:x; the rule is {rule}"
-            ));
-        }
-        match self.rule {
-            Some(rule) if rule.entry().name == "greedy" && !params.is_greedy() => {
-                Err(format!("--rule greedy is for --temperature 0, and it is {}", params.temperature))
-            }
-            _ => Ok(params),
-        }
-    }
-}
-
-/// Where an answer ends.
-#[derive(Debug, Args)]
-pub(crate) struct StopArgs {
-    /// End the answer before this text; may be given several times
-    #[arg(long, value_name = "TEXT", allow_hyphen_values = true, help_heading = "Limits")]
-    pub(crate) stop: Vec<String>,
-
-    /// End the answer at this token id, beside the model's own end tokens; may be given several times
-    #[arg(long, value_name = "ID", help_heading = "Limits")]
-    pub(crate) stop_id: Vec<Token>,
-}
-
-impl StopArgs {
-    /// What ends an answer of a model with these end tokens, or what is wrong with the flags.
-    pub(crate) fn rules(&self, ends: &[Token], vocab: usize, max_tokens: usize) -> Result<StopRules, String> {
-        if let Some(id) = self.stop_id.iter().find(|&&id| id as usize >= vocab) {
-            return Err(format!("--stop-id {id} is not in the vocabulary of {vocab} tokens"));
-        }
-        if self.stop.iter().any(String::is_empty) {
-            return Err("--stop is empty; it would end every answer at once".into());
-        }
-        let end_ids = ends.iter().chain(&self.stop_id).copied().collect();
-        Ok(StopRules { end_ids, texts: self.stop.clone(), max_tokens })
-    }
 }
 
 /// How drafts show in an answer.
@@ -579,6 +463,9 @@ pub(crate) struct GenerateArgs {
 
     #[command(flatten)]
     pub(crate) records: RecordArgs,
+
+    #[command(flatten)]
+    pub(crate) last_run: LastRunArgs,
 
     /// One JSON object with the answer and all figures, instead of text
     #[arg(long, help_heading = "Output")]

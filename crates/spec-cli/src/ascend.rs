@@ -9,9 +9,10 @@ use indicatif::ProgressBar;
 use spec_ascend::{AscendDevice, AscendModel, AscendStream, DeviceOptions, LoadOptions, MemoryPlan};
 use spec_model::Checkpoint;
 
-use crate::args::{KvKind, QuantKind, StorageArgs};
+use crate::args::{KvKind, QuantKind};
 use crate::device::DeviceName;
 use crate::session::progress_style;
+use crate::storage::Storage;
 use crate::usage;
 
 /// An open device.
@@ -21,7 +22,8 @@ pub(crate) struct Ascend {
 
 impl Ascend {
     /// Loads the libraries that a device of this name needs, and opens it.
-    pub(crate) fn open(name: DeviceName) -> Result<Self> {
+    /// With `ranges`, passes are named in the timeline of CANN's profiler.
+    pub(crate) fn open(name: DeviceName, ranges: bool) -> Result<Self> {
         let loader = name.loader(&Host::current()).ok_or_else(|| usage(format!("{name} is no Ascend device")))?;
         // SAFETY: what lies where CANN is installed, or where the simulator is built, is taken to be that.
         let api = unsafe { loader.load() }.with_context(|| name.to_string())?;
@@ -29,6 +31,7 @@ impl Ascend {
         let number = if let DeviceName::Ascend(number) = name { i32::from(number) } else { 0 };
         let mut options = DeviceOptions::default();
         options.name = Some(name.to_string());
+        options.ranges = ranges;
         let device = AscendDevice::open(&runtime, number, options).with_context(|| name.to_string())?;
         Ok(Self { device })
     }
@@ -43,7 +46,7 @@ impl Ascend {
         &self,
         stream: &AscendStream,
         checkpoint: &Checkpoint,
-        storage: StorageArgs,
+        storage: Storage,
         context: usize,
     ) -> Result<Arc<AscendModel>> {
         let name = checkpoint.name().to_owned();
@@ -61,7 +64,10 @@ impl Ascend {
 }
 
 /// What the flags mean on Ascend.
-fn options<'a>(storage: StorageArgs, context: usize) -> Result<LoadOptions<'a>> {
+fn options<'a>(storage: Storage, context: usize) -> Result<LoadOptions<'a>> {
+    if storage.requantize || storage.trimmed_head {
+        return Err(usage("--draft-quant and --draft-head are for --device cpu; leave them out"));
+    }
     if storage.kv != KvKind::F16 {
         return Err(usage(
             "--kv: on Ascend the cache has the type of the activations, f16 or bf16; leave the flag out",

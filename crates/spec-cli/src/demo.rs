@@ -19,7 +19,7 @@ pub(crate) fn run(args: &DemoArgs) -> Result<ExitCode> {
     let prompts = prompts(&args.prompts, &opened)?;
     let longest = prompts.iter().map(|(_, tokens)| tokens.len()).max().unwrap_or(0);
     let context = (longest + args.max_tokens).min(opened.checkpoint.config().context_length);
-    let mut observers = Observers::open(&args.records, opened.tokenizer().real_vocab_size())?;
+    let observers = Observers::open(&args.records, &args.model, &opened)?.keeping(args.last_run);
     let mut session = Session::load(&args.model, &opened, context)?;
     if let Some(warning) = session.device.warning() {
         eprintln!("spec: {warning}");
@@ -30,6 +30,7 @@ pub(crate) fn run(args: &DemoArgs) -> Result<ExitCode> {
     // Plain rounds are told too: they are those that nobody may draft in.
     let run = Run::of("demo", &args.model, &opened, &session, (&drafter, context)).sampling(None, 0.0);
     observers.begin(&run);
+    observers.watch(&run, session.notes.writer());
     if !args.json {
         println!("target {}, drafter {drafter}", spec_runtime::Model::config(&*session.target).name);
         println!("device {}", spec_runtime::Model::config(&*session.target).device);

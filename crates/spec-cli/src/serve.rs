@@ -13,7 +13,8 @@ use spec_runtime::{MemoryWatch, Scheduler, SchedulerOptions, Service, TokenRole,
 use spec_server::{Keys, Language, Listening, RequestLimits, Server, ServerError, ServerOptions};
 
 use crate::args::{AnswersArgs, ModelArgs, ServeArgs};
-use crate::memory::{Room, Size};
+use crate::memory::{Room, Run, Size};
+use crate::observers::Observers;
 use crate::session::{Opened, Session, Vocabulary};
 use crate::usage;
 
@@ -67,7 +68,6 @@ impl Language for Speech {
 }
 
 pub(crate) fn run(args: ServeArgs) -> Result<ExitCode> {
-    tracing_subscriber::fmt().with_writer(std::io::stderr).with_target(false).init();
     let keys = args.api_keys.as_deref().map(Keys::read).transpose()?;
     let (opened, context) = open(&args.model, &args.answers)?;
     // Before what takes long, so that an address that is taken is told at once.
@@ -76,6 +76,7 @@ pub(crate) fn run(args: ServeArgs) -> Result<ExitCode> {
     if keys.is_none() && !address.ip().is_loopback() {
         tracing::warn!("{} is open to other machines, and there are no keys: --api-keys FILE", shown(address.ip()));
     }
+    let observers = Observers::watching(&args.model, &opened)?.shared();
     let name = args.served_model_name.unwrap_or_else(|| opened.checkpoint.config().name.clone());
     let options = ServerOptions {
         served_model_name: name.clone(),
@@ -83,14 +84,19 @@ pub(crate) fn run(args: ServeArgs) -> Result<ExitCode> {
         max_body_bytes: args.max_body.0,
         max_connections: args.max_connections.get(),
         log_prompts: args.log_prompts,
+        observers,
+        audit_share: args.audit_share,
         ..ServerOptions::default()
     };
     let (server, loading) = Server::loading(listening, options);
     // What watches memory is there as long as the thread's result.
     let loader = std::thread::Builder::new().name("loader".into()).spawn(move || -> Result<MemoryWatch> {
         let progress = |done, total| loading.progress(done, total);
-        let Ready { language, service, limits, drafter, watch, .. } =
+        let Ready { language, service, limits, drafter, watch, plan, .. } =
             load(args.model, &args.answers, &opened, context, args.max_queue, &progress)?;
+        if let Some(plan) = plan {
+            eprint!("memory, at most:\n{}", plan.table());
+        }
         loading.done(language, service, limits);
         tracing::info!(
             "{name}; drafts: {drafter}; {} answers at once, {context} positions each",
@@ -135,6 +141,8 @@ pub(crate) struct Ready {
     pub(crate) drafter: String,
     /// Warns while it is there.
     pub(crate) watch: MemoryWatch,
+    /// What all of it takes at most.
+    pub(crate) plan: Option<Run>,
 }
 
 /// Loads the model and its drafters, and starts the thread that schedules them. `progress` is told what is loaded of how much.
@@ -153,6 +161,7 @@ pub(crate) fn load(
         drafter.prepare()?;
     }
     session.notes.print();
+    let plan = session.plan;
     if let Some(warning) = session.device.warning() {
         tracing::warn!("{warning}");
     }
@@ -169,7 +178,7 @@ pub(crate) fn load(
     let language =
         Arc::new(Speech { vocabulary: Arc::clone(&opened.vocabulary), template: opened.checkpoint.chat_template()? });
     let limits = limits(model, context, answers.max_tokens.min(context), answers.max_prompt_tokens);
-    Ok(Ready { language, service, limits, name, drafter, watch })
+    Ok(Ready { language, service, limits, name, drafter, watch, plan })
 }
 
 fn limits(model: ModelArgs, context: usize, max_tokens: usize, max_prompt_tokens: Option<usize>) -> RequestLimits {

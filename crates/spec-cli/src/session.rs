@@ -8,19 +8,21 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, anyhow};
 use indicatif::{ProgressBar, ProgressStyle};
 use spec_ascend::AscendStream;
-use spec_core::Token;
-use spec_cpu::{CpuModel, Isa, KvType, LoadOptions, Pool};
-use spec_model::{Checkpoint, Error, Quantizer, TokenKind, Tokenizer};
+use spec_core::{RowKernels, Token};
+use spec_cpu::{CpuModel, Isa, LoadOptions, Pool};
+use spec_model::{Checkpoint, Error, TokenKind, Tokenizer};
+use spec_runtime::audit::PlainLaws;
 use spec_runtime::{
     CachedDrafter, Chooser, DraftCache, Drafter, Engine, HostStream, LazyModel, Model, ModelConfig, ModelDrafter,
-    NgramDrafter, RuntimeError, Stream, SuffixDrafter, TokenRole, TokenText, VocabularyMap,
+    NgramDrafter, RuntimeError, Stream, SuffixDrafter, TokenRole, TokenText, VocabularyMap, resident_memory,
 };
 
-use crate::args::{DraftKind, KvKind, ModelArgs, QuantKind, StorageArgs};
+use crate::args::{DraftKind, ModelArgs};
 use crate::ascend::Ascend;
 use crate::device::{CUDA_IS_NOT_BUILT, DeviceName};
-use crate::memory::Room;
+use crate::memory::{Models, Room, Run};
 use crate::record::{DraftFacts, ModelFacts};
+use crate::storage::Storage;
 use crate::{memory, pull, usage};
 
 /// Whoever types at this program: what is kept of one text may be of use to the next. Measurements have no tenant, so that nothing of an
@@ -90,7 +92,7 @@ impl Device {
         match args.device {
             DeviceName::Cpu => Ok(Self::Cpu(CpuDevice { parallel, kv_tokens, ..CpuDevice::new(args.threads)? })),
             DeviceName::Cuda => Err(usage(CUDA_IS_NOT_BUILT)),
-            name => Ok(Self::Ascend(Arc::new(Ascend::open(name)?))),
+            name => Ok(Self::Ascend(Arc::new(Ascend::open(name, args.trace.is_some())?))),
         }
     }
 
@@ -98,7 +100,7 @@ impl Device {
     fn load(
         &self,
         checkpoint: &Checkpoint,
-        storage: StorageArgs,
+        storage: Storage,
         context: usize,
         watch: &dyn Fn(usize, usize),
     ) -> Result<(Arc<dyn Model>, Option<AscendStream>)> {
@@ -115,7 +117,7 @@ impl Device {
     fn load_draft(
         &self,
         checkpoint: Checkpoint,
-        storage: StorageArgs,
+        storage: Storage,
         context: usize,
         notes: &Notes,
     ) -> Result<(Arc<dyn Model>, Option<AscendStream>)> {
@@ -125,20 +127,31 @@ impl Device {
         }
     }
 
-    /// Refuses what `--mem-limit` does not allow.
+    /// What a run will take of the processor's memory; refuses what `--mem-limit` does not allow.
     fn check_memory(
         &self,
         args: &ModelArgs,
         target: &Checkpoint,
-        draft: Option<&Checkpoint>,
+        draft: Option<(&Checkpoint, Storage)>,
         room: Room,
-    ) -> Result<()> {
+    ) -> Result<Option<Run>> {
         match self {
-            Self::Cpu(device) => memory::check(args, device, target, draft, room),
+            Self::Cpu(device) => {
+                let (outline, draft) = (target.outline(), draft.map(|(draft, storage)| (draft.outline(), storage)));
+                let models = Models {
+                    device,
+                    target: (&outline, args.storage.into()),
+                    draft: draft.as_ref().map(|(outline, storage)| (outline, *storage)),
+                    // The vocabulary is there by now, which is most of what the program takes for itself.
+                    program: resident_memory().unwrap_or(0),
+                };
+                memory::check(args.mem_limit, &models, room, target.name())?;
+                models.run(models.choice(room)).map(Some)
+            }
             Self::Ascend(_) if args.mem_limit.is_some() => Err(usage(
                 "--mem-limit is for --device cpu; on Ascend a model that does not fit is refused with its plan in any case",
             )),
-            Self::Ascend(_) => Ok(()),
+            Self::Ascend(_) => Ok(None),
         }
     }
 
@@ -187,7 +200,7 @@ impl CpuDevice {
     }
 
     /// Loads a model for sequences of `context` positions and shows progress on a terminal.
-    pub(crate) fn load(&self, checkpoint: &Checkpoint, storage: StorageArgs, context: usize) -> Result<Arc<CpuModel>> {
+    pub(crate) fn load(&self, checkpoint: &Checkpoint, storage: Storage, context: usize) -> Result<Arc<CpuModel>> {
         self.load_watched(checkpoint, storage, context, &|_, _| {})
     }
 
@@ -195,7 +208,7 @@ impl CpuDevice {
     fn load_watched(
         &self,
         checkpoint: &Checkpoint,
-        storage: StorageArgs,
+        storage: Storage,
         context: usize,
         watch: &dyn Fn(usize, usize),
     ) -> Result<Arc<CpuModel>> {
@@ -218,13 +231,7 @@ impl CpuDevice {
     }
 
     /// A model that is loaded when it is first used. An answer is being printed then: what there is to say waits in `notes`.
-    fn load_later(
-        &self,
-        checkpoint: Checkpoint,
-        storage: StorageArgs,
-        context: usize,
-        notes: Notes,
-    ) -> Result<LazyModel> {
+    fn load_later(&self, checkpoint: Checkpoint, storage: Storage, context: usize, notes: Notes) -> Result<LazyModel> {
         let config = checkpoint.config();
         let will_be = ModelConfig {
             name: config.name.clone(),
@@ -245,10 +252,9 @@ impl CpuDevice {
     }
 
     /// How a model is loaded.
-    pub(crate) fn options<'a>(&self, storage: StorageArgs, context: usize) -> Result<LoadOptions<'a>> {
+    pub(crate) fn options<'a>(&self, storage: Storage, context: usize) -> Result<LoadOptions<'a>> {
         let mut options = LoadOptions::new(Arc::clone(&self.pool));
-        options.kv = kv_type(storage.kv);
-        options.quant = storage.quant.map(quantizer).transpose()?;
+        storage.apply(&mut options)?;
         options.context = Some(context);
         (options.parallel, options.kv_tokens) = (self.parallel, self.kv_tokens);
         options.isa = Some(self.isa);
@@ -265,6 +271,12 @@ impl Notes {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).extend(notes);
     }
 
+    /// Adds a line from anywhere.
+    pub(crate) fn writer(&self) -> impl Fn(String) + Send + Sync + 'static {
+        let notes = self.clone();
+        move |note| notes.extend(std::iter::once(note))
+    }
+
     /// Says it on standard error, once.
     pub(crate) fn print(&self) {
         for note in self.0.lock().unwrap_or_else(PoisonError::into_inner).drain(..) {
@@ -278,23 +290,6 @@ pub(crate) fn progress_style() -> ProgressStyle {
         .unwrap_or_else(|_| ProgressStyle::default_bar())
 }
 
-pub(crate) fn kv_type(kv: KvKind) -> KvType {
-    match kv {
-        KvKind::F16 => KvType::F16,
-        KvKind::F32 => KvType::F32,
-        KvKind::Q8 => KvType::Q8,
-    }
-}
-
-fn quantizer(quant: QuantKind) -> Result<Quantizer> {
-    Ok(match quant {
-        QuantKind::Q8_0 => Quantizer::Q8_0,
-        QuantKind::Q4_0 => Quantizer::Q4_0,
-        QuantKind::Q4K => Quantizer::Q4K,
-        QuantKind::Int8 => return Err(usage("--quant int8 is for --device ascend; on the CPU q8_0 is as wide")),
-    })
-}
-
 /// Target and drafter, ready to generate.
 pub(crate) struct Session {
     pub(crate) device: Device,
@@ -303,10 +298,14 @@ pub(crate) struct Session {
     stream: Option<AscendStream>,
     pub(crate) vocabulary: Arc<Vocabulary>,
     pub(crate) drafter: Option<Box<dyn Drafter>>,
+    /// The draft model, where its ids are the target's.
+    draft_model: Option<(Arc<dyn Model>, Option<AscendStream>)>,
     /// The draft model, where one drafts.
     pub(crate) draft: Option<DraftFacts>,
     pub(crate) load: Duration,
     pub(crate) notes: Notes,
+    /// What the run takes of the processor's memory; `None` where another device was chosen, or the models were there.
+    pub(crate) plan: Option<Run>,
 }
 
 impl Session {
@@ -348,13 +347,18 @@ impl Session {
             }
             None => None,
         };
+        let draft_storage = Storage::of_draft(args.storage, args.draft_storage);
+        // A copy of the target is there to be compared with it, token for token.
+        let has_shortlist = draft_file.as_ref().is_some_and(|file| file.map.is_some());
+        let draft_storage = Storage { trimmed_head: draft_storage.trimmed_head && has_shortlist, ..draft_storage };
+        let mut plan = None;
         let (device, target, stream) = match loaded {
             Some(loaded) => loaded,
             None => {
                 let device = Device::open(args, room)?;
-                let draft = draft_file.as_ref().map(|file| &file.checkpoint);
-                device.check_memory(args, &opened.checkpoint, draft, room)?;
-                let (target, stream) = device.load(&opened.checkpoint, args.storage, context, watch)?;
+                let draft = draft_file.as_ref().map(|file| (&file.checkpoint, draft_storage));
+                plan = device.check_memory(args, &opened.checkpoint, draft, room)?;
+                let (target, stream) = device.load(&opened.checkpoint, args.storage.into(), context, watch)?;
                 (device, target, stream)
             }
         };
@@ -366,6 +370,7 @@ impl Session {
             drafters.push(Box::new(NgramDrafter::new()));
         }
         let notes = Notes::default();
+        let mut draft_model = None;
         let facts = draft_file.as_ref().map(|file| file.facts(opened));
         if let Some(DraftFile { checkpoint, map }) = draft_file {
             // A draft model with a smaller context of its own stops drafting there; it need not hold more.
@@ -374,14 +379,16 @@ impl Session {
                 let name = checkpoint.name();
                 eprintln!("{name}: it holds {own} of {context} positions; behind them it drafts nothing");
             }
-            let (model, stream) = device.load_draft(checkpoint, args.storage, own, &notes)?;
+            let (model, stream) = device.load_draft(checkpoint, draft_storage, own, &notes)?;
+            if map.as_ref().is_none_or(VocabularyMap::is_identity) {
+                draft_model = Some((Arc::clone(&model), stream.clone()));
+            }
             let mut drafter = ModelDrafter::new(model);
             if let Some(stream) = stream {
                 drafter = drafter.on_stream(Box::new(stream));
             }
             let drafter = Box::new(match map {
                 Some(map) => drafter.with_vocabulary(map).with_shortlist(),
-                // A copy of the target is there to be compared with it, token for token.
                 None => drafter,
             });
             drafters.push(match args.draft_cache.0 {
@@ -391,28 +398,52 @@ impl Session {
         }
         let drafter = (!drafters.is_empty()).then(|| Box::new(Chooser::new(drafters)) as Box<dyn Drafter>);
         let vocabulary = Arc::clone(&opened.vocabulary);
-        Ok(Self { device, target, stream, vocabulary, drafter, draft: facts, load: begun.elapsed(), notes })
+        Ok(Self {
+            device,
+            target,
+            stream,
+            vocabulary,
+            drafter,
+            draft_model,
+            draft: facts,
+            load: begun.elapsed(),
+            notes,
+            plan,
+        })
+    }
+
+    /// What goes through rows of logits: the host, wherever they come from.
+    fn row_kernels(&self) -> Arc<dyn RowKernels> {
+        spec_cpu::row_kernels(match &self.device {
+            Device::Cpu(device) => device.isa(),
+            Device::Ascend(_) => Isa::detect(),
+        })
+    }
+
+    /// The laws that plain decoding of the target has, over `vocab` tokens.
+    pub(crate) fn plain_laws(&self, vocab: usize) -> PlainLaws {
+        self.laws(&self.target, self.stream.as_ref(), vocab)
+    }
+
+    /// The same of the draft model, if there is one over the same tokens.
+    pub(crate) fn draft_laws(&self, vocab: usize) -> Option<PlainLaws> {
+        let (model, stream) = self.draft_model.as_ref().filter(|(model, _)| model.config().vocab >= vocab)?;
+        Some(self.laws(model, stream.as_ref(), vocab))
+    }
+
+    fn laws(&self, model: &Arc<dyn Model>, stream: Option<&AscendStream>, vocab: usize) -> PlainLaws {
+        PlainLaws::new(Arc::clone(model), vocab).with_row_kernels(self.row_kernels()).on_stream(on(stream))
     }
 
     /// Where passes of the target go.
     pub(crate) fn stream(&self) -> Box<dyn Stream> {
-        match &self.stream {
-            Some(stream) => Box::new(stream.clone()),
-            None => Box::new(HostStream),
-        }
+        on(self.stream.as_ref())
     }
 
     /// An engine over the target that does not speculate.
     pub(crate) fn plain_engine(&self) -> Engine {
         let vocabulary = Arc::clone(&self.vocabulary) as Arc<dyn TokenText>;
-        // Rows of logits are the host's to go through, wherever they come from.
-        let isa = match &self.device {
-            Device::Cpu(device) => device.isa(),
-            Device::Ascend(_) => Isa::detect(),
-        };
-        Engine::new(Arc::clone(&self.target), vocabulary)
-            .with_row_kernels(spec_cpu::row_kernels(isa))
-            .on_stream(self.stream())
+        Engine::new(Arc::clone(&self.target), vocabulary).with_row_kernels(self.row_kernels()).on_stream(self.stream())
     }
 
     /// The engine that the flags ask for. The drafter goes with it.
@@ -421,6 +452,14 @@ impl Session {
             Some(drafter) => self.plain_engine().with_drafter(drafter),
             None => self.plain_engine(),
         }
+    }
+}
+
+/// A stream of a device, or the host's.
+fn on(stream: Option<&AscendStream>) -> Box<dyn Stream> {
+    match stream {
+        Some(stream) => Box::new(stream.clone()),
+        None => Box::new(HostStream),
     }
 }
 

@@ -41,6 +41,7 @@ impl Files {
         let ran = Command::new("sh")
             .args(["-e", "-c", &command])
             .env("SPEC", env!("CARGO_BIN_EXE_spec"))
+            .env("SPEC_NO_LAST_RUN", "1")
             .current_dir(self.folder())
             .output()
             .expect("a shell");

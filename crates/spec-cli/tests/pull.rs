@@ -160,7 +160,7 @@ impl Cache {
 
     fn spec(&self, endpoint: &str, token: Option<&str>, words: &[&str]) -> Ran {
         let mut command = Command::new(env!("CARGO_BIN_EXE_spec"));
-        command.env("SPEC_CONFIG", "none");
+        command.env("SPEC_CONFIG", "none").env("SPEC_NO_LAST_RUN", "1");
         command.args(words).env("HF_ENDPOINT", endpoint).env("SPEC_MODELS", self.0.path());
         for name in [
             "HF_TOKEN",

@@ -101,8 +101,8 @@ fn an_adaptive_epsilon_judges_as_the_rule_of_its_present_tolerance() {
             let epsilon = f64::from(step) / 100.0;
             assert!((rule.epsilon() - epsilon).abs() < 1e-12, "{name}: {}", rule.epsilon());
             let fixed: &dyn AcceptanceRule = match rule.name() {
-                "epsilon" => &Epsilon(epsilon),
-                _ => &EpsilonPublished(epsilon),
+                "epsilon" => &Epsilon(rule.epsilon()),
+                _ => &EpsilonPublished(rule.epsilon()),
             };
             let outcome = judge(&rule, p, q);
             assert_eq!(outcome, judge(fixed, p, q), "{name}, step {step}");

@@ -123,6 +123,13 @@ struct Entries {
 }
 
 impl ActivationForm {
+    /// Bytes of a row of `inputs` values in this form.
+    pub(crate) fn row_bytes(self, inputs: usize) -> usize {
+        let Entries { floats, codes, scales, scaled_sums, starts, sums } = self.entries();
+        let words = floats + scales + scaled_sums + starts + sums;
+        inputs.div_ceil(self.block()) * (words * size_of::<f32>() + codes * size_of::<Codes>())
+    }
+
     fn entries(self) -> Entries {
         match self {
             Self::Float => Entries { floats: 1, codes: 0, scales: 0, scaled_sums: 0, starts: 0, sums: 0 },

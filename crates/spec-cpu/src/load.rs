@@ -32,6 +32,13 @@ pub struct LoadOptions<'a> {
     /// its blocks are quantised as [`Quantizer::for_row`] says, which [`CpuModel::notes`](crate::CpuModel::notes) then mentions. Vectors, such as
     /// norms and biases, stay f32.
     pub quant: Option<Quantizer>,
+    /// Whether matrices that are quantised already are quantised anew too, where `quant` takes fewer bits than their file. Numbers
+    /// are rounded twice then: for draft models, which may err.
+    pub requantize: bool,
+    /// Packs of the head only what [`Model::shortlist`](spec_runtime::Model::shortlist) lists, and reads embeddings from the checkpoint's
+    /// file, which stays open. Tokens that are not listed have logits of `-inf` whatever is asked for, and nothing can be scored before
+    /// any is listed: for draft models, which take much less memory then.
+    pub trimmed_head: bool,
     /// Called with the bytes of weights packed so far, and of all weights.
     pub progress: Option<&'a mut dyn FnMut(usize, usize)>,
 }
@@ -49,6 +56,8 @@ impl LoadOptions<'_> {
             max_rows: MAX_ROWS,
             isa: None,
             quant: None,
+            requantize: false,
+            trimmed_head: false,
             progress: None,
         }
     }
@@ -65,22 +74,34 @@ impl std::fmt::Debug for LoadOptions<'_> {
             .field("max_rows", &self.max_rows)
             .field("isa", &self.isa)
             .field("quant", &self.quant)
+            .field("requantize", &self.requantize)
+            .field("trimmed_head", &self.trimmed_head)
             .finish_non_exhaustive()
     }
 }
 
-/// Matrices that were not stored as asked for.
-#[derive(Debug, Default)]
-pub(crate) struct Fallbacks(BTreeMap<(usize, usize, &'static str), usize>);
+/// What matrices are quantised to while they are loaded.
+#[derive(Debug)]
+pub(crate) struct Quantizing {
+    asked: Option<Quantizer>,
+    requantize: bool,
+    /// Matrices that are not stored as asked for: inputs, the block that does not divide them, what they are stored as.
+    fallbacks: BTreeMap<(usize, usize, &'static str), usize>,
+}
 
-impl Fallbacks {
-    /// What a matrix of `ty` with rows of `inputs` is quantised to when `quant` is asked for.
-    pub(crate) fn choose(&mut self, quant: Option<Quantizer>, ty: WeightType, inputs: usize) -> Option<Quantizer> {
-        let quant = quant.filter(|_| matches!(ty, WeightType::F32 | WeightType::F16 | WeightType::BF16))?;
-        let chosen = quant.for_row(inputs);
-        if chosen != Some(quant) {
+impl Quantizing {
+    pub(crate) fn new(asked: Option<Quantizer>, requantize: bool) -> Self {
+        Self { asked, requantize, fallbacks: BTreeMap::new() }
+    }
+
+    /// What a matrix of `ty` with rows of `inputs` is quantised to; `None` keeps it as it is.
+    pub(crate) fn choose(&mut self, ty: WeightType, inputs: usize) -> Option<Quantizer> {
+        let narrower = |chosen: &Quantizer| chosen.is_narrower_than(ty.tensor_type());
+        let asked = self.asked.filter(|asked| ty.block() == 1 || self.requantize && narrower(asked))?;
+        let chosen = asked.for_row(inputs).filter(narrower);
+        if chosen != Some(asked) {
             let stored = chosen.map_or(ty.tensor_type(), Quantizer::tensor_type);
-            *self.0.entry((inputs, quant.tensor_type().block_size(), stored.name())).or_default() += 1;
+            *self.fallbacks.entry((inputs, asked.tensor_type().block_size(), stored.name())).or_default() += 1;
         }
         chosen
     }
@@ -91,6 +112,6 @@ impl Fallbacks {
             let matrices = if *count == 1 { "1 matrix".to_owned() } else { format!("{count} matrices") };
             format!("{matrices} of {inputs} inputs, which is no multiple of {block}, stored as {stored}")
         };
-        self.0.iter().map(note).collect()
+        self.fallbacks.iter().map(note).collect()
     }
 }

@@ -12,7 +12,7 @@ use crate::attention::Scoring;
 use crate::decoder::{Decoder, Workspace};
 use crate::kv::{BLOCK_TOKENS, KvShape};
 use crate::kv_cache::{self, KvCache};
-use crate::load::LoadOptions;
+use crate::load::{LoadOptions, Quantizing};
 use crate::shortlist::Shortlist;
 use crate::{CpuError, Pool};
 
@@ -37,6 +37,8 @@ pub struct CpuModel {
     decoder: Decoder,
     pool: Arc<Pool>,
     token_bytes: usize,
+    /// Whether nothing but the shortlist can be scored.
+    trimmed_head: bool,
     /// Taken before `pages` where both are needed.
     state: Mutex<State>,
     pages: Mutex<PagedKv>,
@@ -56,9 +58,10 @@ impl CpuModel {
     /// [`CpuError::Tensor`] for a matrix that no kernel takes, [`CpuError::Unsupported`] and [`CpuError::Context`] for
     /// sizes, [`CpuError::Memory`] and [`CpuError::KvSize`] for memory.
     pub fn load(checkpoint: &Checkpoint, options: LoadOptions<'_>) -> Result<Self, CpuError> {
+        let begun = std::time::Instant::now();
         let config = checkpoint.config();
         let tokens = cache_tokens(&options, config.context_length);
-        let LoadOptions { pool, kv, context, max_rows, isa, quant, progress, .. } = options;
+        let LoadOptions { pool, kv, context, max_rows, isa, quant, requantize, trimmed_head, progress, .. } = options;
         let isa = match isa {
             Some(isa) => isa,
             None => crate::Isa::from_environment()?,
@@ -89,9 +92,25 @@ impl CpuModel {
         let scoring = Scoring { scale: config.attention_scale, softcap: config.attention_softcap };
         let cache = kv_cache::new(kv, isa, pool.threads(), (config.heads, scoring), shape)?;
         let mut silent = |_, _| ();
-        let decoder = Decoder::load(checkpoint, isa, &pool, quant, progress.unwrap_or(&mut silent))?;
+        let decoder = Decoder::load(
+            checkpoint,
+            isa,
+            &pool,
+            (Quantizing::new(quant, requantize), trimmed_head),
+            progress.unwrap_or(&mut silent),
+        )?;
         let threads = pool.threads();
         let plural = if threads == 1 { "" } else { "s" };
+        tracing::debug!(
+            model = config.name,
+            isa = isa.name(),
+            threads,
+            context,
+            kv_blocks = blocks,
+            weight_bytes = decoder.weights.bytes(),
+            seconds = begun.elapsed().as_secs_f64(),
+            "model loaded"
+        );
         Ok(Self {
             config: ModelConfig {
                 name: config.name.clone(),
@@ -100,6 +119,7 @@ impl CpuModel {
                 context,
                 max_rows,
             },
+            trimmed_head,
             token_bytes: shape.token_rows() * kv.head_bytes(config.head_dim),
             state: Mutex::new(State { cache, workspace: Workspace::new(config), shortlist: None }),
             pages: Mutex::new(PagedKv::new(blocks, BLOCK_TOKENS, context)),
@@ -267,7 +287,7 @@ impl Model for CpuModel {
             places
         };
         let scored: Vec<usize> = (0..rows.len()).filter(|&row| rows[row].want != Want::Nothing).collect();
-        let whole = rows.iter().any(|row| row.want == Want::Logits);
+        let whole = !self.trimmed_head && rows.iter().any(|row| row.want == Want::Logits);
         let shortlist = shortlist.as_ref().filter(|_| !whole);
         let vocab = self.config.vocab;
         let mut results = Results {

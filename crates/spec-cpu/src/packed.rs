@@ -18,6 +18,8 @@ pub use memory::WeightMemory;
 
 pub(crate) use memory::Region;
 
+use std::ops::Range;
+
 use spec_model::{Quantizer, TensorType};
 
 use crate::{ActivationForm, CpuError, Pool, SharedSlice};
@@ -116,6 +118,9 @@ impl WeightType {
     }
 }
 
+/// Bytes of a tensor that are packed before its pages are let go.
+pub(crate) const PART: usize = 16 << 20;
+
 /// A weight matrix of `outputs` x `inputs`, packed.
 #[derive(Debug)]
 pub struct PackedMatrix {
@@ -148,10 +153,7 @@ impl PackedMatrix {
         bytes: &[u8],
         pool: &Pool,
     ) -> Result<Self, CpuError> {
-        let row_bytes = row_bytes(ty, outputs, inputs, bytes)?;
-        Self::fill(memory, ty, outputs, inputs, pool, |first, rows, target| {
-            repack::panel(ty, inputs, &bytes[first * row_bytes..(first + rows) * row_bytes], target);
-        })
+        Self::fill(memory, Packing { from: ty, quantizer: None, inputs }, outputs, bytes, pool, &mut |_| ())
     }
 
     /// Packs the tensor `bytes` of type `ty`, row-major `outputs` x `inputs`, after quantising it. Every task holds one panel, quantised, and
@@ -167,24 +169,8 @@ impl PackedMatrix {
         bytes: &[u8],
         pool: &Pool,
     ) -> Result<Self, CpuError> {
-        let row_bytes = row_bytes(ty, outputs, inputs, bytes)?;
-        let to =
-            WeightType::of(quantizer.tensor_type()).expect("there are kernels for every type that is quantised to");
-        let block = to.block();
-        if !inputs.is_multiple_of(block) {
-            return Err(CpuError::WeightShape { ty: to, outputs, inputs, block });
-        }
-        let quantized_bytes = inputs / block * to.block_bytes();
-        Self::fill(memory, to, outputs, inputs, pool, |first, rows, target| {
-            let mut values = vec![0.0; inputs];
-            let mut quantized = vec![0; rows * quantized_bytes];
-            let rows = bytes[first * row_bytes..(first + rows) * row_bytes].chunks_exact(row_bytes);
-            for (row, quantized) in rows.zip(quantized.chunks_exact_mut(quantized_bytes)) {
-                spec_model::dequantize(ty.tensor_type(), row, &mut values).expect("a row of whole blocks");
-                quantizer.quantize(&values, quantized).expect("a row of whole blocks");
-            }
-            repack::panel(to, inputs, &quantized, target);
-        })
+        let packing = Packing { from: ty, quantizer: Some(quantizer), inputs };
+        Self::fill(memory, packing, outputs, bytes, pool, &mut |_| ())
     }
 
     /// Bytes that a matrix takes in memory when it is packed.
@@ -192,41 +178,49 @@ impl PackedMatrix {
         outputs.div_ceil(LANES) * layout::panel_bytes(ty, inputs)
     }
 
-    /// A matrix whose panels are packed by `pack(first row, rows, panel)`.
-    fn fill(
+    /// Packs the tensor `bytes` with `outputs` rows part by part; `done` is told which bytes are not needed any more.
+    pub(crate) fn fill(
         memory: &WeightMemory,
-        ty: WeightType,
+        packing: Packing,
         outputs: usize,
-        inputs: usize,
+        bytes: &[u8],
         pool: &Pool,
-        pack: impl Fn(usize, usize, &mut [u8]) + Sync,
+        done: &mut dyn FnMut(Range<usize>),
     ) -> Result<Self, CpuError> {
+        packing.check(outputs, bytes.len())?;
+        let (ty, inputs, row_bytes) = (packing.to(), packing.inputs, packing.row_bytes());
         // No overflow: the packed size is within a small factor of the tensor's bytes, which exist.
         let panel_bytes = layout::panel_bytes(ty, inputs);
         let panels = outputs.div_ceil(LANES);
         let mut region = memory.reserve(panels * panel_bytes)?;
         let packed = SharedSlice::new(region.as_mut_slice());
-        pool.run(panels, |panel| {
-            let first = panel * LANES;
-            // SAFETY: panels are disjoint and each is packed by one task.
-            let target = unsafe { packed.slice(panel * panel_bytes..(panel + 1) * panel_bytes) };
-            pack(first, LANES.min(outputs - first), target);
-        });
+        let panels_at_once = (PART / (LANES * row_bytes).max(1)).max(1);
+        for first in (0..panels).step_by(panels_at_once) {
+            let rows = |panel: usize| panel * LANES..outputs.min((panel + 1) * LANES);
+            let last = panels.min(first + panels_at_once) - 1;
+            pool.run(last + 1 - first, |panel| {
+                let (panel, rows) = (first + panel, rows(first + panel));
+                // SAFETY: panels are disjoint and each is packed by one task.
+                let target = unsafe { packed.slice(panel * panel_bytes..(panel + 1) * panel_bytes) };
+                packing.panel(&bytes[rows.start * row_bytes..rows.end * row_bytes], target);
+            });
+            done(rows(first).start * row_bytes..rows(last).end * row_bytes);
+        }
         Ok(Self { ty, outputs, inputs, panel_bytes, region })
     }
 
     /// A matrix of panels of another, none yet, with room for `panels` of them.
-    pub(crate) fn selection_of(&self, panels: usize) -> Result<Self, CpuError> {
-        let region = WeightMemory::exact().reserve(panels * self.panel_bytes)?;
-        Ok(Self { ty: self.ty, outputs: 0, inputs: self.inputs, panel_bytes: self.panel_bytes, region })
+    pub(crate) fn selection(ty: WeightType, inputs: usize, panels: usize) -> Result<Self, CpuError> {
+        let panel_bytes = layout::panel_bytes(ty, inputs);
+        let region = WeightMemory::exact().reserve(panels * panel_bytes)?;
+        Ok(Self { ty, outputs: 0, inputs, panel_bytes, region })
     }
 
-    /// Appends a panel of `source`; `false` when there is no room left.
-    pub(crate) fn append_panel(&mut self, source: &Self, panel: usize) -> bool {
-        debug_assert_eq!((self.ty, self.inputs), (source.ty, source.inputs), "a selection of this matrix");
+    /// Appends a panel that `fill` writes, all of it; `false` when there is no room left.
+    pub(crate) fn append_panel(&mut self, fill: impl FnOnce(&mut [u8])) -> bool {
         let start = self.panels() * self.panel_bytes;
         let Some(target) = self.region.as_mut_slice().get_mut(start..start + self.panel_bytes) else { return false };
-        target.copy_from_slice(source.panel(panel));
+        fill(target);
         self.outputs += LANES;
         true
     }
@@ -301,17 +295,57 @@ impl PackedMatrix {
     }
 }
 
-/// Bytes of a row of the tensor `bytes`, if it is a matrix of these sizes.
-fn row_bytes(ty: WeightType, outputs: usize, inputs: usize, bytes: &[u8]) -> Result<usize, CpuError> {
-    let block = ty.block();
-    if inputs == 0 || !inputs.is_multiple_of(block) {
-        return Err(CpuError::WeightShape { ty, outputs, inputs, block });
+/// How rows of a tensor become panels.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Packing {
+    /// What the tensor is stored as.
+    pub(crate) from: WeightType,
+    /// What its rows are quantised to first.
+    pub(crate) quantizer: Option<Quantizer>,
+    pub(crate) inputs: usize,
+}
+
+impl Packing {
+    /// What the panels are made of.
+    pub(crate) fn to(&self) -> WeightType {
+        let quantized = self.quantizer.map(|quantizer| {
+            WeightType::of(quantizer.tensor_type()).expect("there are kernels for every type that is quantised to")
+        });
+        quantized.unwrap_or(self.from)
     }
-    let row_bytes = (inputs / block).saturating_mul(ty.block_bytes());
-    let expected = row_bytes.saturating_mul(outputs);
-    if bytes.len() != expected {
-        let found = bytes.len();
-        return Err(CpuError::WeightBytes { ty, outputs, inputs, expected, found });
+
+    fn row_bytes(&self) -> usize {
+        (self.inputs / self.from.block()).saturating_mul(self.from.block_bytes())
     }
-    Ok(row_bytes)
+
+    /// Whether a tensor of `bytes` bytes is a matrix of these sizes, in blocks of either type.
+    pub(crate) fn check(&self, outputs: usize, bytes: usize) -> Result<(), CpuError> {
+        let inputs = self.inputs;
+        for ty in [self.from, self.to()] {
+            let block = ty.block();
+            if inputs == 0 || !inputs.is_multiple_of(block) {
+                return Err(CpuError::WeightShape { ty, outputs, inputs, block });
+            }
+        }
+        let expected = self.row_bytes().saturating_mul(outputs);
+        if bytes != expected {
+            return Err(CpuError::WeightBytes { ty: self.from, outputs, inputs, expected, found: bytes });
+        }
+        Ok(())
+    }
+
+    /// Packs up to sixteen rows; [`check`](Self::check) has passed.
+    pub(crate) fn panel(&self, rows: &[u8], target: &mut [u8]) {
+        let inputs = self.inputs;
+        let Some(quantizer) = self.quantizer else { return repack::panel(self.from, inputs, rows, target) };
+        let (to, row_bytes) = (self.to(), self.row_bytes());
+        let quantized_bytes = inputs / to.block() * to.block_bytes();
+        let mut values = vec![0.0; inputs];
+        let mut quantized = vec![0; rows.len() / row_bytes * quantized_bytes];
+        for (row, quantized) in rows.chunks_exact(row_bytes).zip(quantized.chunks_exact_mut(quantized_bytes)) {
+            spec_model::dequantize(self.from.tensor_type(), row, &mut values).expect("a row of whole blocks");
+            quantizer.quantize(&values, quantized).expect("a row of whole blocks");
+        }
+        repack::panel(to, inputs, &quantized, target);
+    }
 }

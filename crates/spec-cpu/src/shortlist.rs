@@ -4,12 +4,82 @@
 //! worth scoring are copied together, so that a pass reads them alone, and strictly forward.
 
 use spec_core::Token;
+use spec_model::StoredTensor;
 
-use crate::packed::LANES;
-use crate::{CpuError, PackedMatrix};
+use crate::packed::{LANES, Packing};
+use crate::{CpuError, PackedMatrix, WeightType};
 
 /// Panels that a shortlist begins with room for; it doubles when full.
 const ROOM: usize = 2048;
+/// Panels read at once from a file, from which on its pages are let go: those of a list's beginning.
+const MANY: usize = 64;
+
+/// The matrix that makes logits of every token.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Head<'a> {
+    Packed(&'a PackedMatrix),
+    Stored(&'a StoredHead),
+}
+
+/// A head that is read panel by panel from its file.
+#[derive(Debug)]
+pub(crate) struct StoredHead {
+    tensor: StoredTensor,
+    packing: Packing,
+}
+
+impl StoredHead {
+    pub(crate) fn new(tensor: StoredTensor, packing: Packing) -> Result<Self, CpuError> {
+        packing.check(tensor.rows(), tensor.bytes(0..tensor.rows()).len())?;
+        Ok(Self { tensor, packing })
+    }
+}
+
+impl Head<'_> {
+    fn panels(self) -> usize {
+        match self {
+            Self::Packed(matrix) => matrix.panels(),
+            Self::Stored(head) => head.tensor.rows().div_ceil(LANES),
+        }
+    }
+
+    /// What its panels are made of, and inputs.
+    fn shape(self) -> (WeightType, usize) {
+        match self {
+            Self::Packed(matrix) => (matrix.weight_type(), matrix.inputs()),
+            Self::Stored(head) => (head.packing.to(), head.packing.inputs),
+        }
+    }
+
+    fn write(self, panel: usize, target: &mut [u8]) {
+        match self {
+            Self::Packed(matrix) => target.copy_from_slice(matrix.panel(panel)),
+            Self::Stored(head) => head.packing.panel(head.tensor.bytes(panel * LANES..(panel + 1) * LANES), target),
+        }
+    }
+
+    fn release(self) {
+        if let Self::Stored(head) = self {
+            head.tensor.release();
+        }
+    }
+
+    /// Weights, of all tokens.
+    pub(crate) fn weights(self) -> u64 {
+        match self {
+            Self::Packed(matrix) => matrix.outputs() as u64 * matrix.inputs() as u64,
+            Self::Stored(head) => head.tensor.rows() as u64 * head.packing.inputs as u64,
+        }
+    }
+
+    /// Bytes in the file.
+    pub(crate) fn file_bytes(self) -> usize {
+        match self {
+            Self::Packed(matrix) => matrix.file_bytes(),
+            Self::Stored(head) => head.tensor.bytes(0..head.tensor.rows()).len(),
+        }
+    }
+}
 
 /// Panels of a head, in the order in which they were asked for.
 #[derive(Debug)]
@@ -20,28 +90,34 @@ pub(crate) struct Shortlist {
 }
 
 impl Shortlist {
-    pub(crate) fn new(head: &PackedMatrix) -> Result<Self, CpuError> {
-        let listed = vec![false; head.panels()];
-        Ok(Self { panels: Vec::new(), matrix: head.selection_of(ROOM.min(head.panels()))?, listed })
+    pub(crate) fn new(head: Head<'_>) -> Result<Self, CpuError> {
+        let (ty, inputs) = head.shape();
+        let matrix = PackedMatrix::selection(ty, inputs, ROOM.min(head.panels()))?;
+        Ok(Self { panels: Vec::new(), matrix, listed: vec![false; head.panels()] })
     }
 
     /// Adds the panels of `tokens`.
-    pub(crate) fn extend(&mut self, head: &PackedMatrix, tokens: &[Token]) -> Result<(), CpuError> {
+    pub(crate) fn extend(&mut self, head: Head<'_>, tokens: &[Token]) -> Result<(), CpuError> {
+        let before = self.panels.len();
         for &token in tokens {
             let panel = token as usize / LANES;
             if self.listed.get(panel).is_none_or(|&listed| listed) {
                 continue;
             }
-            if !self.matrix.append_panel(head, panel) {
-                let mut larger = head.selection_of((2 * self.panels.len()).min(head.panels()))?;
-                for &panel in &self.panels {
-                    larger.append_panel(head, panel as usize);
+            if !self.matrix.append_panel(|target| head.write(panel, target)) {
+                let (ty, inputs) = head.shape();
+                let mut larger = PackedMatrix::selection(ty, inputs, (2 * self.panels.len()).min(head.panels()))?;
+                for index in 0..self.panels.len() {
+                    larger.append_panel(|target| target.copy_from_slice(self.matrix.panel(index)));
                 }
-                larger.append_panel(head, panel);
+                larger.append_panel(|target| head.write(panel, target));
                 self.matrix = larger;
             }
             self.listed[panel] = true;
             self.panels.push(panel as u32);
+        }
+        if self.panels.len() - before >= MANY {
+            head.release();
         }
         Ok(())
     }

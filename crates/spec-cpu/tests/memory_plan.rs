@@ -13,14 +13,16 @@ const BLOCK_TOKENS: usize = 32;
 fn the_plan_is_what_loading_takes() {
     let pool = Arc::new(Pool::new(1).expect("a thread"));
     for types in [TensorType::F16, TensorType::Q4_1, TensorType::Q8_0] {
-        for quant in [None, Some(Quantizer::Q4_0), Some(Quantizer::Q4K)] {
+        let quants = [None, Some(Quantizer::Q4_0), Some(Quantizer::Q4K), Some(Quantizer::Q3K)];
+        for (quant, requantize) in quants.into_iter().flat_map(|quant| [(quant, false), (quant, true)]) {
             let spec = TinySpec { types: TinyTypes::all(types), ..TinySpec::llama() };
             let checkpoint = Checkpoint::from_bytes(tiny::gguf(spec), "tiny").expect("a legal file");
             let mut options = LoadOptions::new(Arc::clone(&pool));
             (options.quant, options.context, options.kv) = (quant, Some(100), KvType::Q8);
+            options.requantize = requantize;
             let plan = MemoryPlan::of(&checkpoint, &options).expect("kernels take it");
             let model = CpuModel::load(&checkpoint, options).expect("it loads");
-            let what = format!("{types}, quantised to {quant:?}");
+            let what = format!("{types}, quantised to {quant:?}, anew: {requantize}");
             assert_eq!(plan.weights, model.weight_bytes(), "{what}");
             assert_eq!(plan.kv, model.total_blocks() * BLOCK_TOKENS * model.kv_bytes_per_token(), "{what}");
             assert!(plan.loading > plan.weights && plan.peak() >= plan.loading, "{what}: {plan:?}");

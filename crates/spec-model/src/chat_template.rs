@@ -63,6 +63,7 @@ pub struct Conversation<'a> {
 #[derive(Debug)]
 pub struct ChatTemplate {
     environment: Environment<'static>,
+    source: Box<str>,
     bos_token: String,
     eos_token: String,
 }
@@ -141,7 +142,13 @@ impl ChatTemplate {
                 .map_err(|problem| minijinja::Error::new(ErrorKind::InvalidOperation, problem))
         });
         environment.add_template_owned(NAME, without_tracking(source).into_owned()).map_err(engine_error)?;
-        Ok(Self { environment, bos_token: bos_token.to_owned(), eos_token: eos_token.to_owned() })
+        let (source, bos_token, eos_token) = (source.into(), bos_token.to_owned(), eos_token.to_owned());
+        Ok(Self { environment, source, bos_token, eos_token })
+    }
+
+    /// The template as it is written.
+    pub fn source(&self) -> &str {
+        &self.source
     }
 
     /// Text of a conversation up to where the assistant is to answer.

@@ -168,6 +168,14 @@ pub enum Error {
         /// Names in [`ARCHITECTURES`](crate::ARCHITECTURES).
         supported: String,
     },
+    /// A file that would be written as it is.
+    #[error("{file}: no matrix has more bits than {to}: nothing would change")]
+    Unchanged {
+        /// File name.
+        file: String,
+        /// What was asked for.
+        to: TensorType,
+    },
     /// A feature of the file that this version does not implement.
     #[error("{file}: {what} is not supported yet")]
     Unsupported {

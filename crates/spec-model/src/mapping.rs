@@ -4,14 +4,15 @@
 use std::fs::File;
 use std::ops::Range;
 use std::path::Path;
+use std::sync::Arc;
 
 use memmap2::Mmap;
 
 use crate::{Error, Result};
 
-/// The bytes of a checkpoint: a read-only map of a file, or bytes in memory.
-#[derive(Debug)]
-pub struct Mapping(Source);
+/// The bytes of a checkpoint: a read-only map of a file, or bytes in memory. Clones share them.
+#[derive(Debug, Clone)]
+pub struct Mapping(Arc<Source>);
 
 #[derive(Debug)]
 enum Source {
@@ -30,20 +31,20 @@ impl Mapping {
         }
         if metadata.len() == 0 {
             // An empty range cannot be mapped everywhere; the parser says what is wrong with it.
-            return Ok(Self(Source::Memory(Vec::new())));
+            return Ok(Self(Arc::new(Source::Memory(Vec::new()))));
         }
         // SAFETY: the map is read-only and private to this value. Its bytes change only if another process writes to
         // the file; every value taken from it was bounds-checked when parsed, and weights are plain numbers, for which
         // any bit pattern is valid. A file that is shortened meanwhile raises SIGBUS, as the crate's docs say.
         let map = unsafe { Mmap::map(&file) }.map_err(fail("map"))?;
-        Ok(Self(Source::Mapped(map)))
+        Ok(Self(Arc::new(Source::Mapped(map))))
     }
 
     /// Tells the system that the pages of `range` are not needed for now: they leave this process's resident set and
     /// are read again from the file if touched. Out-of-range parts are ignored; advice that the system refuses, too.
     pub fn release(&self, range: Range<usize>) {
         #[cfg(unix)]
-        if let Source::Mapped(map) = &self.0 {
+        if let Source::Mapped(map) = &*self.0 {
             let end = range.end.min(map.len());
             let Some(length) = end.checked_sub(range.start).filter(|&n| n > 0) else {
                 return;
@@ -62,13 +63,13 @@ impl Mapping {
 
 impl From<Vec<u8>> for Mapping {
     fn from(bytes: Vec<u8>) -> Self {
-        Self(Source::Memory(bytes))
+        Self(Arc::new(Source::Memory(bytes)))
     }
 }
 
 impl AsRef<[u8]> for Mapping {
     fn as_ref(&self) -> &[u8] {
-        match &self.0 {
+        match &*self.0 {
             Source::Mapped(map) => map,
             Source::Memory(bytes) => bytes,
         }

@@ -1,7 +1,7 @@
-//! Quantisation of rows while a model is loaded.
+//! Quantisation of rows, while a model is loaded or a file is written.
 //!
-//! Q8_0 and Q4_0 give the bytes that the Python package `gguf` gives. Q4_K has no such definition: its format leaves the
-//! search for scales and minima to the writer, and ours looks for the least square error (see [`Quantizer::Q4K`]).
+//! Q8_0 and Q4_0 give the bytes that the Python package `gguf` gives. Q4_K and Q3_K have no such definition: their formats leave
+//! the search for scales and minima to the writer, and ours looks for the least square error (see [`Quantizer::Q4K`]).
 
 use half::f16;
 
@@ -21,11 +21,14 @@ pub enum Quantizer {
     /// least squares, and the one with the least error is kept; then scales and minima are rounded to their six bits, their
     /// neighbours tried as well, and the codes chosen anew for what the file will hold.
     Q4K,
+    /// 3.4 bits in super-blocks of 256. For each 16 elements, fourteen scales are tried that bring the element of the largest
+    /// magnitude to either end of the codes, each fitted by least squares; the best is rounded to its six bits as those of Q4_K.
+    Q3K,
 }
 
 impl Quantizer {
     /// All of them.
-    pub const ALL: [Self; 3] = [Self::Q8_0, Self::Q4_0, Self::Q4K];
+    pub const ALL: [Self; 4] = [Self::Q8_0, Self::Q4_0, Self::Q4K, Self::Q3K];
 
     /// The type of the blocks.
     pub const fn tensor_type(self) -> TensorType {
@@ -33,19 +36,32 @@ impl Quantizer {
             Self::Q8_0 => TensorType::Q8_0,
             Self::Q4_0 => TensorType::Q4_0,
             Self::Q4K => TensorType::Q4K,
+            Self::Q3K => TensorType::Q3K,
         }
     }
 
-    /// The quantiser for rows of `elements`: this one, or [`Q8_0`](Self::Q8_0) where they are no whole number of its
-    /// blocks; `None` where they are no whole number of any.
+    /// The quantiser for rows of `elements`: this one, or where they are no whole number of its blocks the next wider one,
+    /// [`Q4_0`](Self::Q4_0) for [`Q3K`](Self::Q3K) and [`Q8_0`](Self::Q8_0) for the others; `None` where they are no whole
+    /// number of any.
     pub const fn for_row(self, elements: usize) -> Option<Self> {
+        let wider = match self {
+            Self::Q3K => Self::Q4_0,
+            Self::Q8_0 | Self::Q4_0 | Self::Q4K => Self::Q8_0,
+        };
         if elements.is_multiple_of(self.tensor_type().block_size()) {
             Some(self)
-        } else if elements.is_multiple_of(TensorType::Q8_0.block_size()) {
-            Some(Self::Q8_0)
+        } else if elements.is_multiple_of(wider.tensor_type().block_size()) {
+            Some(wider)
         } else {
             None
         }
+    }
+
+    /// Whether a quantised element takes fewer bits than one of `stored`.
+    #[must_use]
+    pub const fn is_narrower_than(self, stored: TensorType) -> bool {
+        let to = self.tensor_type();
+        to.block_bytes() * stored.block_size() < stored.block_bytes() * to.block_size()
     }
 
     /// Quantises a row. A block with an element that is no finite number, or too large for an f16 scale, dequantises to
@@ -62,15 +78,17 @@ impl Quantizer {
             Self::Q8_0 => q8_0,
             Self::Q4_0 => q4_0,
             Self::Q4K => q4_k,
+            Self::Q3K => q3_k,
         };
+        // What every element is a multiple of.
+        let scale_at = if self == Self::Q3K { Q3_K_SCALE } else { 0 };
         let blocks = values.chunks_exact(tensor_type.block_size());
         for (x, b) in blocks.zip(out.chunks_exact_mut(tensor_type.block_bytes())) {
             if x.iter().all(|value| value.is_finite()) {
                 block(x, b);
             } else {
-                // All three begin with the scale that every element is a multiple of.
                 b.fill(0);
-                put_half(b, 0, f32::NAN);
+                put_half(b, scale_at, f32::NAN);
             }
         }
         Ok(())
@@ -235,4 +253,74 @@ fn put_scale_and_minimum(packed: &mut [u8], j: usize, (scale, minimum): (u8, u8)
         packed[j - 4] |= scale >> 4 << 6;
         packed[j] |= minimum >> 4 << 6;
     }
+}
+
+/// Where a block of Q3_K has its super-scale; before it lie third bits, low bits and twelve bytes of scales.
+const Q3_K_SCALE: usize = 108;
+const Q3_K_SCALES: usize = 96;
+const Q3_K_LOW_BITS: usize = 32;
+/// Elements that share a scale.
+const Q3_K_SUB_BLOCK: usize = 16;
+
+/// The nearest codes of -4 to 3, and what is left over, squared.
+fn signed_codes(x: &[f32; Q3_K_SUB_BLOCK], scale: f32) -> ([f32; Q3_K_SUB_BLOCK], f32) {
+    let inverse = inverse(scale);
+    let codes = x.map(|x| (x * inverse).round().clamp(-4.0, 3.0));
+    let left = std::array::from_fn::<f32, Q3_K_SUB_BLOCK, _>(|l| scale * codes[l] - x[l]);
+    (codes, left.iter().map(|left| left * left).sum())
+}
+
+/// The scale of least square error, among those tried; negative where the largest element wants the code -4.
+fn best_scale(x: &[f32; Q3_K_SUB_BLOCK]) -> f32 {
+    let largest = x.iter().fold(0.0_f32, |most, &value| if value.abs() > most.abs() { value } else { most });
+    let (mut best, mut best_error) = (0.0, f32::INFINITY);
+    // The largest element is a code of -4 or of 3, give or take what it may err by.
+    for code in [-4.8, -4.6, -4.4, -4.2, -4.0, -3.8, -3.6, -3.4, -3.2, 2.6, 2.8, 3.0, 3.2, 3.4] {
+        let guess = largest / code;
+        let (codes, _) = signed_codes(x, guess);
+        let square: f32 = codes.iter().map(|code| code * code).sum();
+        let product: f32 = codes.iter().zip(x).map(|(code, x)| code * x).sum();
+        let scale = if square > 0.0 { product / square } else { guess };
+        let (_, error) = signed_codes(x, scale);
+        if error < best_error {
+            (best, best_error) = (scale, error);
+        }
+    }
+    best
+}
+
+fn q3_k(x: &[f32], b: &mut [u8]) {
+    let x: &[[f32; Q3_K_SUB_BLOCK]] = x.as_chunks().0;
+    let mut scales = [0.0_f32; 16];
+    for (scale, x) in scales.iter_mut().zip(x) {
+        *scale = best_scale(x);
+    }
+    // Six-bit scales reach from -32 to 31: the largest is at the end that reaches further.
+    let largest = scales.iter().fold(0.0_f32, |most, &scale| if scale.abs() > most.abs() { scale } else { most });
+    let step = f16::from_f32(largest / -32.0).to_f32();
+    b.fill(0);
+    put_half(b, Q3_K_SCALE, step);
+    for (j, (scale, x)) in scales.iter().zip(x).enumerate() {
+        let nearest = (scale * inverse(step)).round().clamp(-32.0, 31.0) as i8;
+        let (mut codes, mut best, mut best_error) = ([0.0; Q3_K_SUB_BLOCK], 0, f32::INFINITY);
+        for candidate in (nearest - 1).max(-32)..=(nearest + 1).min(31) {
+            let (tried, error) = signed_codes(x, step * f32::from(candidate));
+            if error < best_error {
+                (codes, best, best_error) = (tried, candidate, error);
+            }
+        }
+        put_signed_scale(&mut b[Q3_K_SCALES..Q3_K_SCALE], j, best);
+        for (l, code) in codes.into_iter().enumerate() {
+            let (lane, code) = (j % 2 * Q3_K_SUB_BLOCK + l, (code + 4.0) as u8);
+            b[Q3_K_LOW_BITS + j / 8 * 32 + lane] |= (code & 3) << (2 * (j % 8 / 2));
+            b[lane] |= (code >> 2) << (j / 2);
+        }
+    }
+}
+
+/// Six bits, offset by 32: low nibbles in eight bytes, two high bits in the four behind them.
+fn put_signed_scale(packed: &mut [u8], j: usize, scale: i8) {
+    let code = (scale + 32) as u8;
+    packed[j % 8] |= (code & 0xf) << (j / 8 * 4);
+    packed[8 + j % 4] |= (code >> 4) << (j / 4 * 2);
 }

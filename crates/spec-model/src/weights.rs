@@ -3,7 +3,7 @@
 use std::borrow::Cow;
 use std::ops::Range;
 
-use crate::{TensorType, dequantize};
+use crate::{Mapping, TensorType, dequantize};
 
 /// A tensor and how it is stored. A vector is one row.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -116,6 +116,70 @@ impl<'a> TensorView<'a> {
     }
 }
 
+/// A tensor that needs no checkpoint around it: its bytes stay where they are, in a file's map as a rule.
+#[derive(Debug, Clone)]
+pub struct StoredTensor {
+    mapping: Mapping,
+    range: Range<usize>,
+    name: String,
+    tensor_type: TensorType,
+    rows: usize,
+    cols: usize,
+}
+
+impl StoredTensor {
+    /// `mapping` is the file that `view` is in.
+    pub(crate) fn new(view: &TensorView<'_>, mapping: &Mapping) -> Self {
+        let TensorView { name, tensor_type, rows, cols, .. } = *view;
+        let (mapping, range) = match view.form {
+            Form::Plain => (mapping.clone(), view.file_range()),
+            Form::Transposed { .. } | Form::FromOne(_) => {
+                let bytes = view.bytes().into_owned();
+                let range = 0..bytes.len();
+                (Mapping::from(bytes), range)
+            }
+        };
+        Self { mapping, range, name: name.to_owned(), tensor_type, rows, cols }
+    }
+
+    /// Name in the file.
+    #[must_use]
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// Element type.
+    #[must_use]
+    pub fn tensor_type(&self) -> TensorType {
+        self.tensor_type
+    }
+
+    /// Rows: outputs of a matrix.
+    #[must_use]
+    pub fn rows(&self) -> usize {
+        self.rows
+    }
+
+    /// Elements per row: inputs of a matrix.
+    #[must_use]
+    pub fn cols(&self) -> usize {
+        self.cols
+    }
+
+    /// The bytes of these rows, as many of them as there are.
+    #[must_use]
+    pub fn bytes(&self, rows: Range<usize>) -> &[u8] {
+        let size = self.range.len() / self.rows;
+        let bytes = &self.mapping.as_ref()[self.range.clone()];
+        &bytes[rows.start.min(self.rows) * size..rows.end.min(self.rows) * size]
+    }
+
+    /// Lets its pages go; they are read from the file again if touched.
+    pub fn release(&self) {
+        self.mapping.release(self.range.clone());
+    }
+}
+
 /// A norm's vectors, of the normed width; F32, F16 or BF16.
 #[derive(Debug, Clone, PartialEq)]
 #[non_exhaustive]
@@ -185,6 +249,10 @@ pub struct LayerWeights<T> {
 }
 
 impl<T> Norm<T> {
+    fn vectors(&self) -> impl Iterator<Item = &T> {
+        [&self.weight].into_iter().chain(&self.bias)
+    }
+
     fn map<U>(&self, f: &impl Fn(&T) -> U) -> Norm<U> {
         Norm { weight: f(&self.weight), bias: self.bias.as_ref().map(f) }
     }
@@ -216,7 +284,33 @@ impl<T> LayerWeights<T> {
     }
 }
 
+impl<T> LayerWeights<T> {
+    fn projections(&self) -> impl Iterator<Item = &Linear<T>> {
+        [&self.q, &self.k, &self.v, &self.attn_output].into_iter().chain(&self.gate).chain([&self.up, &self.down])
+    }
+
+    fn vectors(&self) -> impl Iterator<Item = &T> {
+        let norms =
+            [&self.attn_norm, &self.ffn_norm].into_iter().chain(&self.post_attn_norm).chain(&self.post_ffn_norm);
+        let biases = self.projections().filter_map(|linear| linear.bias.as_ref());
+        norms.flat_map(Norm::vectors).chain(&self.q_norm).chain(&self.k_norm).chain(biases)
+    }
+}
+
 impl<T> Weights<T> {
+    /// The matrices that rows are multiplied with, in the order of a pass: those of each layer, the head where it is one of its own,
+    /// and the embedding.
+    pub fn matrices(&self) -> impl Iterator<Item = &T> {
+        let layers = self.layers.iter().flat_map(LayerWeights::projections).map(|linear| &linear.weight);
+        layers.chain(&self.output).chain([&self.embedding])
+    }
+
+    /// Everything else: norms, biases and learned positions.
+    pub fn vectors(&self) -> impl Iterator<Item = &T> {
+        let layers = self.layers.iter().flat_map(LayerWeights::vectors);
+        layers.chain(self.output_norm.vectors()).chain(&self.positions)
+    }
+
     pub(crate) fn map<U>(&self, f: impl Fn(&T) -> U) -> Weights<U> {
         Weights {
             embedding: f(&self.embedding),

@@ -3,7 +3,7 @@
 
 use std::time::Instant;
 
-use spec_model::{Checkpoint, Message};
+use spec_model::{Checkpoint, FileType, Message, Outline, TensorType};
 use spec_testing::data;
 use spec_testing::models::{self, Model};
 
@@ -105,4 +105,47 @@ fn real_gemma_says_nothing_of_its_pattern_and_local_base() {
     assert_eq!(config.rope.as_ref().unwrap().theta, 1_000_000.0);
     assert_eq!((config.attention_scale, config.embedding_scale), (1.0 / 16.0, 640.0_f32.sqrt()));
     assert!(checkpoint.chat_template().unwrap().is_none());
+}
+
+/// The file's sizes, and those of the published shape as a file of this type.
+fn outlines(model: Model, name: &str, stored: FileType) -> [Outline; 2] {
+    [Checkpoint::open(models::path(model)).unwrap().outline(), Outline::published(name, stored).unwrap()]
+}
+
+/// What the layers' matrices are stored as, whichever layer it is.
+fn parts(outline: &Outline) -> Vec<(String, TensorType, usize, usize)> {
+    let of_layers = outline.weights.matrices().filter_map(|matrix| {
+        let (_, part) = matrix.name.strip_prefix("blk.")?.split_once('.')?;
+        Some((part.to_owned(), matrix.tensor_type, matrix.rows, matrix.cols))
+    });
+    let mut parts: Vec<_> = of_layers.collect();
+    parts.sort_by_key(|part| format!("{part:?}"));
+    parts
+}
+
+#[test]
+fn real_smollm2_is_stored_as_its_shape_and_type_say() {
+    let [file, published] = outlines(Model::SmolLm2, "smollm2-135m", FileType::Q4_1);
+    assert_eq!(file.weights, published.weights);
+}
+
+#[test]
+#[ignore = "needs Gemma 3 270M: cargo xtask test --gemma"]
+fn real_gemma_is_stored_as_its_shape_and_type_say() {
+    let [file, published] = outlines(Model::Gemma, "gemma-3-270m", FileType::Q4KM);
+    assert_eq!(file.weights, published.weights);
+}
+
+#[test]
+#[ignore = "needs the Qwen pair: cargo xtask test --pair"]
+fn real_qwen_pair_is_stored_as_its_shapes_and_type_say() {
+    for (model, name) in [(Model::QwenDraft, "qwen2.5-0.5b"), (Model::QwenTarget, "qwen2.5-1.5b")] {
+        let [file, published] = outlines(model, name, FileType::Q4KM);
+        // Their quantiser counted layers in the order of their names, so that others are wider, and as many.
+        assert_eq!(parts(&file), parts(&published), "{name}");
+        // These files have the embedding a second time, as the head.
+        let head = file.weights.output.as_ref().unwrap();
+        assert_eq!(head.tensor_type, published.weights.embedding.tensor_type, "{name}");
+        assert_eq!(head.elements(), published.weights.embedding.elements(), "{name}");
+    }
 }

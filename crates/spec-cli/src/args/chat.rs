@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use clap::Args;
 
-use super::{ModelArgs, RecordArgs, SamplingArgs, ShowArgs, StopArgs};
+use super::{LastRunArgs, ModelArgs, RecordArgs, SamplingArgs, ShowArgs, StopArgs};
 
 #[derive(Debug, Args)]
 pub(crate) struct ChatArgs {
@@ -42,6 +42,9 @@ pub(crate) struct ChatArgs {
 
     #[command(flatten)]
     pub(crate) records: RecordArgs,
+
+    #[command(flatten)]
+    pub(crate) last_run: LastRunArgs,
 
     /// One JSON object an answer, with all figures, instead of text
     #[arg(long, help_heading = "Output")]

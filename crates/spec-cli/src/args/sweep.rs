@@ -5,7 +5,8 @@ use std::path::PathBuf;
 use clap::Args;
 use spec_core::{RuleName, SamplingParams};
 
-use super::{DraftLen, ModelArgs, loss_budget};
+use super::sampling::loss_budget;
+use super::{DraftLen, ModelArgs};
 
 #[derive(Debug, Args)]
 pub(crate) struct BenchSweepArgs {

@@ -4,7 +4,10 @@ use std::path::PathBuf;
 
 use clap::{Args, Subcommand, ValueEnum};
 
-use super::{BenchSweepArgs, FileArgs, ModelArgs, RecordArgs, StorageArgs, threads};
+use super::serve::batch;
+use super::{
+    BenchSweepArgs, DraftStorageArgs, FileArgs, LastRunArgs, ModelArgs, QuantKind, RecordArgs, StorageArgs, threads,
+};
 use crate::device::DeviceName;
 
 #[derive(Debug, Args)]
@@ -19,6 +22,33 @@ pub(crate) struct PullArgs {
 }
 
 #[derive(Debug, Args)]
+pub(crate) struct QuantizeArgs {
+    /// The model: a GGUF file, any file of a set, or `hf:ORG/REPO[:FILE]`
+    #[arg(value_name = "IN")]
+    pub(crate) input: PathBuf,
+
+    /// The file to write
+    #[arg(value_name = "OUT")]
+    pub(crate) output: PathBuf,
+
+    /// What matrices are quantised to; those with no more bits stay as they are
+    #[arg(long = "type", value_enum, value_name = "TYPE")]
+    pub(crate) kind: QuantKind,
+
+    /// What embedding and head are quantised to; as the other matrices when not given
+    #[arg(long, value_enum, value_name = "TYPE")]
+    pub(crate) head_type: Option<QuantKind>,
+
+    /// Write over a file that is there
+    #[arg(long)]
+    pub(crate) force: bool,
+
+    /// Worker threads; all cores when not given
+    #[arg(long, value_name = "N", value_parser = threads)]
+    pub(crate) threads: Option<usize>,
+}
+
+#[derive(Debug, Args)]
 pub(crate) struct InspectArgs {
     #[command(flatten)]
     pub(crate) file: FileArgs,
@@ -26,6 +56,36 @@ pub(crate) struct InspectArgs {
     /// A JSON object instead of text
     #[arg(long)]
     pub(crate) json: bool,
+
+    #[command(flatten)]
+    pub(crate) plan: PlanArgs,
+
+    #[command(flatten)]
+    pub(crate) storage: StorageArgs,
+
+    #[command(flatten)]
+    pub(crate) draft_storage: DraftStorageArgs,
+}
+
+/// What a plan is for.
+#[derive(Debug, Args)]
+pub(crate) struct PlanArgs {
+    /// Plan the memory of a run, with what speculation adds. A model may then also be a `config.json`, or the name of a published
+    /// one such as qwen2.5-7b; `:q4_k_m` or another type of file may stand behind it
+    #[arg(long, help_heading = "Plan")]
+    pub(crate) plan: bool,
+
+    /// The draft model, for --plan
+    #[arg(long, value_name = "FILE", help_heading = "Plan")]
+    pub(crate) draft_model: Option<PathBuf>,
+
+    /// Positions of a text with its answer, for --plan; 4096 when not given, or what the model was trained for if that is less
+    #[arg(long, value_name = "N", help_heading = "Plan")]
+    pub(crate) context: Option<usize>,
+
+    /// Texts at a time, for --plan
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = batch, help_heading = "Plan")]
+    pub(crate) parallel: usize,
 }
 
 #[derive(Debug, Args)]
@@ -119,6 +179,9 @@ pub(crate) struct DemoArgs {
 
     #[command(flatten)]
     pub(crate) records: RecordArgs,
+
+    #[command(flatten)]
+    pub(crate) last_run: LastRunArgs,
 
     /// A JSON line per prompt instead of a table
     #[arg(long)]

@@ -34,7 +34,7 @@ pub(crate) fn forward(args: &BenchForwardArgs) -> Result<ExitCode> {
         )));
     }
     let device = CpuDevice::new(args.threads)?;
-    let model = device.load(&opened.checkpoint, args.storage, args.context + most)?;
+    let model = device.load(&opened.checkpoint, args.storage.into(), args.context + most)?;
     if most > model.config().max_rows {
         bail!("--rows {most}: a pass carries {} rows at most", model.config().max_rows);
     }

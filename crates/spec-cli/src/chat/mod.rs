@@ -83,7 +83,7 @@ impl<'a> Chat<'a> {
         if context > trained || context == 0 {
             return Err(usage(format!("--context {context}: the model was trained for {trained} positions")));
         }
-        let observers = Observers::open(&args.records, vocab)?;
+        let observers = Observers::open(&args.records, &args.model, &opened)?.keeping(args.last_run);
         let mut session = Session::load(&args.model, &opened, context)?;
         let engine = session.engine();
         let mut chat = Self {
@@ -114,6 +114,7 @@ impl<'a> Chat<'a> {
         let run = Run::of("chat", &args.model, opened, session, (drafter, *context))
             .sampling(args.sampling.rule, args.sampling.temperature);
         self.observers.begin(&run);
+        self.observers.watch(&run, self.session.notes.writer());
     }
 
     /// Answers turns until there are no more.

@@ -103,6 +103,12 @@ impl CommandLine {
         Self::read(words, self.environment.clone())
     }
 
+    /// Another command in the same environment.
+    pub(crate) fn of_command(&self, words: Vec<OsString>) -> Result<Self, Refusal> {
+        let program = self.words.first().cloned().unwrap_or_default();
+        Self::read(std::iter::once(program).chain(words).collect(), self.environment.clone())
+    }
+
     /// What was read, typed.
     pub(crate) fn parsed(&self) -> Result<Cli, Refusal> {
         Ok(Cli::from_arg_matches(&self.matches).map_err(|error| error.format(&mut self.command.clone()))?)
@@ -118,11 +124,21 @@ impl CommandLine {
         print::text(self)
     }
 
+    /// Whether the command has a flag, by its long name.
+    pub(crate) fn has(&self, long: &str) -> bool {
+        self.leaf().get_arguments().any(|arg| arg.get_long() == Some(long))
+    }
+
     /// The value in force of a flag of the command, by its long name.
     pub(crate) fn value(&self, long: &str) -> Option<String> {
         let arg = self.leaf().get_arguments().find(|arg| arg.get_long() == Some(long))?;
         let values: Vec<String> = raw(self.leaf_matches(), arg.get_id().as_str());
         (!values.is_empty()).then(|| values.join(" "))
+    }
+
+    /// A variable of the environment; `None` when it is empty too.
+    pub(crate) fn variable(&self, name: &str) -> Option<&str> {
+        self.environment.get(name).map(String::as_str).filter(|value| !value.is_empty())
     }
 
     fn leaf(&self) -> &Command {

@@ -13,7 +13,7 @@ use std::process::ExitCode;
 use anyhow::{Context, Result};
 
 use crate::args::PullArgs;
-use crate::usage;
+use crate::{cache, usage};
 use hub::Hub;
 use source::Source;
 
@@ -41,7 +41,7 @@ pub(crate) fn resolve(path: &Path) -> Result<Cow<'_, Path>> {
 
 /// The model's file or folder. What was pulled once needs no network.
 fn pull(source: &Source) -> Result<PathBuf> {
-    let folder = models_folder(|name| std::env::var_os(name).filter(|value| !value.is_empty()))?.join(source.folder());
+    let folder = models_folder(cache::variable)?.join(source.folder());
     // Written when all of a choice is there; it says what to open.
     let mark = folder.join(mark_name(source));
     if let Ok(open) = std::fs::read_to_string(&mark)
@@ -79,12 +79,6 @@ fn models_folder(variable: impl Fn(&str) -> Option<OsString>) -> Result<PathBuf>
     if let Some(folder) = variable("SPEC_MODELS") {
         return Ok(folder.into());
     }
-    let cache = match variable("XDG_CACHE_HOME") {
-        Some(folder) => PathBuf::from(folder),
-        None => {
-            let home = variable("HOME").context("no folder for models: HOME is not set; set SPEC_MODELS to one")?;
-            Path::new(&home).join(".cache")
-        }
-    };
-    Ok(cache.join("spec/models"))
+    let cache = cache::folder(variable).context("no folder for models: HOME is not set; set SPEC_MODELS to one")?;
+    Ok(cache.join("models"))
 }

@@ -8,6 +8,7 @@ use spec_model::Checkpoint;
 
 use super::{Run, VERSION};
 use crate::args::{DraftLen, ModelArgs};
+use crate::memory::Size;
 use crate::session::{Device, Opened, Session};
 
 /// A model file.
@@ -78,6 +79,7 @@ impl Run {
             device: session.target.config().device.clone(),
             context,
             shared_vocabulary: session.draft.as_ref().map(|draft| draft.shared_vocabulary),
+            memory_limit: model.mem_limit.map(|Size(bytes)| bytes as u64),
         }
     }
 

@@ -19,6 +19,8 @@ pub(crate) struct Lines {
     path: PathBuf,
     /// Bytes at most.
     limit: u64,
+    /// Whether nothing is said of what goes wrong.
+    quiet: bool,
     /// `None` once nothing is written any more.
     file: Mutex<Option<(File, u64)>>,
 }
@@ -40,7 +42,7 @@ impl Lines {
             }
             file = File::create(path).with_context(named)?;
         }
-        Ok(Self { flag, path: path.to_owned(), limit, file: Mutex::new(Some((file, 0))) })
+        Ok(Self { flag, path: path.to_owned(), limit, quiet: false, file: Mutex::new(Some((file, 0))) })
     }
 
     /// Lets nobody but its owner read the file.
@@ -53,6 +55,11 @@ impl Lines {
             }
         }
         Ok(self)
+    }
+
+    /// Says nothing of what goes wrong: for what nobody has asked for.
+    pub(crate) fn quiet(self) -> Self {
+        Self { quiet: true, ..self }
     }
 
     /// Whether lines are still written.
@@ -78,7 +85,9 @@ impl Lines {
             Err(error) => Some(error.to_string()),
         };
         if let Some(why) = ended {
-            eprintln!("spec: {} {}: {why}", self.flag, self.path.display());
+            if !self.quiet {
+                eprintln!("spec: {} {}: {why}", self.flag, self.path.display());
+            }
             *held = None;
         }
     }

@@ -55,6 +55,9 @@ pub(crate) struct Run {
     pub(crate) context: usize,
     /// Share of the target's tokens that the draft model has too.
     pub(crate) shared_vocabulary: Option<f64>,
+    /// What may be taken of the machine's memory, where that is said.
+    #[serde(default)]
+    pub(crate) memory_limit: Option<u64>,
 }
 
 /// A round of a request.
@@ -98,9 +101,13 @@ impl Round {
     }
 }
 
+/// The reason of a rejection that is the constraint's, whatever the rule compared.
+pub(crate) const FORBIDDEN: &str = "forbidden";
+
 /// The proposal at which the accepted path ended.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub(crate) struct Rejection {
+    /// The rule's, or [`FORBIDDEN`].
     pub(crate) reason: String,
     /// The target's probability, and the drafter's, where the rule formed them.
     pub(crate) p: Option<f64>,
@@ -149,4 +156,10 @@ pub(crate) struct End {
     /// As `--json` has them.
     pub(crate) speculation: Value,
     pub(crate) timings: Value,
+    /// Times that it gave way to others and was read again.
+    #[serde(default)]
+    pub(crate) preempted: usize,
+    /// The most memory that the process has had so far.
+    #[serde(default)]
+    pub(crate) peak_resident_bytes: Option<u64>,
 }

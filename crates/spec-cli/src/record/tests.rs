@@ -23,6 +23,7 @@ pub(crate) fn run() -> Run {
         cores: 2,
         device: "cpu".to_owned(),
         context: 64,
+        memory_limit: None,
         shared_vocabulary: None,
     }
 }
@@ -54,6 +55,8 @@ fn end(request: usize) -> End {
         completion_tokens: 4,
         speculation: serde_json::json!({ "rounds": 2 }),
         timings: serde_json::json!({ "decode_ms": 1.5 }),
+        preempted: 1,
+        peak_resident_bytes: Some(1 << 24),
     }
 }
 

@@ -9,7 +9,7 @@ use anyhow::Result;
 use spec_core::{DraftTree, RejectionReason};
 use spec_runtime::{Completion, RoundObserver, RoundReport};
 
-use super::{End, Line, Lines, Rejection, Round, Run, Seconds};
+use super::{End, FORBIDDEN, Line, Lines, Rejection, Round, Run, Seconds};
 use crate::report;
 
 /// A record under way.
@@ -28,8 +28,16 @@ const OPENING: &str = r#"{"kind":"run","#;
 impl Recorder {
     /// Begins the record that `flag` names, in the place of an older one, and of so many bytes at most.
     pub(crate) fn create(flag: &'static str, path: &Path, limit: u64) -> Result<Self> {
-        let lines = Lines::create(flag, path, OPENING, limit)?;
-        Ok(Self(Arc::new(Writing { lines, requests: AtomicUsize::new(0) })))
+        Ok(Self::of(Lines::create(flag, path, OPENING, limit)?))
+    }
+
+    /// The same for one that nobody has asked for: nothing is said of it.
+    pub(crate) fn quiet(path: &Path, limit: u64) -> Result<Self> {
+        Ok(Self::of(Lines::create("a record", path, OPENING, limit)?.quiet()))
+    }
+
+    fn of(lines: Lines) -> Self {
+        Self(Arc::new(Writing { lines, requests: AtomicUsize::new(0) }))
     }
 
     /// Says what runs from now on; before the first request, and again where it changes.
@@ -62,6 +70,8 @@ impl RoundObserver for Observer {
             completion_tokens: completion.completion_tokens,
             speculation: report::speculation(&completion.speculation, &self.drafter, completion.rule),
             timings: report::timings(completion),
+            preempted: completion.preempted,
+            peak_resident_bytes: spec_runtime::peak_resident_memory().map(|bytes| bytes as u64),
         }));
     }
 }
@@ -84,7 +94,7 @@ pub(crate) fn round(request: usize, report: &RoundReport<'_>) -> Round {
         ahead: report.ahead,
         confidences: confidences.iter().any(Option::is_some).then_some(confidences),
         rejection: report.outcome.rejection.map(|rejection| Rejection {
-            reason: reason(rejection.reason).to_owned(),
+            reason: if report.forbidden { FORBIDDEN } else { reason(rejection.reason) }.to_owned(),
             p: rejection.p,
             q: rejection.q,
             depth: (rejection.position + 1).saturating_sub(length),

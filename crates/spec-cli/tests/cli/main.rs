@@ -1,8 +1,12 @@
 //! The binary, as a user runs it, on tiny models.
 
+mod audit;
 mod batch;
 mod chat;
 mod devices;
+mod explain;
+mod logs;
+mod memory;
 mod real;
 mod records;
 mod requests;
@@ -58,7 +62,7 @@ impl Files {
         Ran { line: format!("{command:?}"), output: command.output().expect("the binary runs") }
     }
 
-    /// `spec` with nothing of the user's own: no flags in the environment or in a file, no history.
+    /// `spec` with nothing of the user's own: no flags in the environment or in a file, no history, no last run.
     fn command(&self, words: &[&str]) -> Command {
         let is_file = |word: &str| [".gguf", ".json", ".jsonl", ".txt"].iter().any(|ending| word.ends_with(ending));
         let words = words.iter().map(|&word| match is_file(word) {
@@ -73,7 +77,10 @@ impl Files {
             }
         }
         let folder = self.folder.path();
-        command.args(words).env("XDG_CONFIG_HOME", folder).env("XDG_STATE_HOME", folder).env_remove("NO_COLOR");
+        for user in ["XDG_CONFIG_HOME", "XDG_STATE_HOME", "XDG_CACHE_HOME"] {
+            command.env(user, folder);
+        }
+        command.args(words).env_remove("NO_COLOR");
         command
     }
 }

@@ -52,3 +52,25 @@ fn real_smollm2_drafts_within_300_mb() {
     let limit = |bytes: u64| files.spec_words(&[&line[..], &["--mem-limit", &bytes.to_string()]].concat());
     limit(peak / 2).refused_after_a_plan();
 }
+
+#[test]
+#[cfg(target_os = "linux")]
+fn real_smollm2_takes_what_was_planned() {
+    let files = Files::new();
+    let model = models::path(Model::SmolLm2).display().to_string();
+    // Passes of as many rows as there can be, and a context that is nearly full.
+    let text = "Copy this list: one, two, three, four, five, six, seven. ".repeat(60);
+    let pair = ["--draft-model", &model, "--draft-kv", "q8", "--draft-head", "trimmed"];
+    for (context, draft, kv) in [("1150", &[][..], "f16"), ("1150", &pair[..], "f16"), ("2000", &[][..], "q8")] {
+        let room = [&["--model", &model, "--context", context, "--kv", kv][..], draft].concat();
+        let plan = files.spec_words(&[&["inspect", "--plan", "--json"], &room[..]].concat()).json();
+        // Neither of its end tokens may end it early.
+        let line = ["generate", "-p", &text, "-n", "60", "--json", "--logit-bias", "0=-inf", "--logit-bias", "2=-inf"];
+        let drafter = ["--draft", if draft.is_empty() { "ngram" } else { "model" }, "--draft-len", "4"];
+        let ran = files.spec_words(&[&line[..], &drafter, &room[..]].concat()).json();
+        assert!(count(&ran["prompt_tokens"]) > 800 && count(&ran["speculation"]["drafted"]) > 0, "{room:?}");
+        let (planned, peak) = (count(&plan["peak_bytes"]) as f64, count(&ran["peak_resident_bytes"]) as f64);
+        println!("{room:?}: {:.1} MB planned, {:.1} MB at most", planned / 1e6, peak / 1e6);
+        assert!((peak / planned - 1.0).abs() <= 0.05, "{room:?}: {planned} bytes planned, {peak} taken");
+    }
+}

@@ -5,13 +5,14 @@
 mod rope;
 mod weights;
 
-use spec_model::{Activation, Checkpoint, ModelConfig, Quantizer};
+use spec_model::{Activation, Checkpoint, ModelConfig};
 use spec_runtime::Row;
 use spec_runtime::kv::Place;
 
 use crate::attention::AttentionPlan;
 use crate::kv_cache::KvCache;
-use crate::shortlist::Shortlist;
+use crate::load::Quantizing;
+use crate::shortlist::{Head, Shortlist};
 use crate::vector::{self, Nonlinearity};
 use crate::{ActivationForm, CpuError, Isa, PackedMatrix, Pool, Product, QuantizedRows, SharedSlice, matmul};
 use rope::Rope;
@@ -129,13 +130,13 @@ fn for_each(pool: &Pool, count: usize, numbers: usize, work: impl Fn(usize) + Sy
 }
 
 impl Decoder {
-    /// Packs the weights of `checkpoint`, matrices of floats quantised if `quant` says so; `progress` hears of the bytes done
-    /// and of all bytes.
+    /// Packs the weights of `checkpoint`, matrices quantised as `quantizing` says; `progress` hears of the bytes done and of
+    /// all bytes.
     pub(crate) fn load(
         checkpoint: &Checkpoint,
         isa: Isa,
         pool: &Pool,
-        quant: Option<Quantizer>,
+        (quantizing, trimmed_head): (Quantizing, bool),
         progress: &mut dyn FnMut(usize, usize),
     ) -> Result<Self, CpuError> {
         let config = checkpoint.config().clone();
@@ -144,7 +145,12 @@ impl Decoder {
             Activation::GeluTanh => Nonlinearity::GeluTanh,
             other => return Err(weights::unknown(format!("the activation {other:?}"))),
         };
-        Ok(Self { weights: DecoderWeights::load(checkpoint, pool, quant, progress)?, config, isa, function })
+        Ok(Self {
+            weights: DecoderWeights::load(checkpoint, pool, quantizing, trimmed_head, progress)?,
+            config,
+            isa,
+            function,
+        })
     }
 
     /// Runs `rows`, which lie at `places` and are described by the workspace's plan, and writes the logits of those
@@ -178,7 +184,7 @@ impl Decoder {
         let (width, scale) = (self.config.hidden_size, self.config.embedding_scale);
         let hidden = part(&mut workspace.hidden, rows.len() * width);
         for (row, hidden) in rows.iter().zip(hidden.chunks_exact_mut(width)) {
-            self.weights.embedding.dequantize_row(row.token as usize, hidden)?;
+            self.weights.embedding.row(row.token as usize, hidden)?;
             if scale != 1.0 {
                 vector::scale(self.isa, hidden, scale);
             }
@@ -321,19 +327,28 @@ impl Decoder {
         logits: &mut [f32],
     ) -> Result<(), CpuError> {
         let (isa, width) = (self.isa, self.config.hidden_size);
-        let (head, normed) = (self.weights.head(), &mut workspace.normed);
+        let normed = &mut workspace.normed;
+        let matrix = match (shortlist, self.weights.head()) {
+            (Some(shortlist), _) => shortlist.matrix(),
+            (None, Head::Packed(head)) => head,
+            (None, Head::Stored(_)) => {
+                return Err(CpuError::Unsupported {
+                    what: "scoring with a trimmed head that lists no token".into(),
+                    instead: "call Model::shortlist first, or load the whole head",
+                });
+            }
+        };
         let last = part(&mut workspace.scored, scored.len() * width);
         for (&row, last) in scored.iter().zip(last.chunks_exact_mut(width)) {
             last.copy_from_slice(&workspace.hidden[row * width..(row + 1) * width]);
         }
         let norm = self.weights.output_norm.with(self.config.norm_epsilon);
-        normed.fill([head].into_iter(), |into| into.quantize_norm(isa, pool, scored.len(), last, norm))?;
+        normed.fill([matrix].into_iter(), |into| into.quantize_norm(isa, pool, scored.len(), last, norm))?;
         let Some(shortlist) = shortlist else {
-            matmul(isa, pool, &mut [Product::new(head, normed.of(head), logits)])?;
+            matmul(isa, pool, &mut [Product::new(matrix, normed.of(matrix), logits)])?;
             self.cap(pool, logits);
             return Ok(());
         };
-        let matrix = shortlist.matrix();
         let listed = part(&mut workspace.listed, scored.len() * matrix.outputs());
         matmul(isa, pool, &mut [Product::new(matrix, normed.of(matrix), listed)])?;
         self.cap(pool, listed);

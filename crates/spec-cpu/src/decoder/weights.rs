@@ -1,9 +1,11 @@
 //! The weights of a decoder, packed.
 
-use spec_model::{Checkpoint, Linear, NormKind, Quantizer, TensorType, TensorView};
+use spec_model::{Checkpoint, Linear, NormKind, StoredTensor, TensorType, TensorView};
 
 use super::Activations;
-use crate::load::Fallbacks;
+use crate::load::Quantizing;
+use crate::packed::Packing;
+use crate::shortlist::{Head, StoredHead};
 use crate::vector::Norm;
 use crate::{CpuError, PackedMatrix, Pool, Product, WeightMemory, WeightType};
 
@@ -74,26 +76,76 @@ impl LayerWeights {
     }
 }
 
-/// All weights. The embedding is packed like the matrices, and is the head where the checkpoint ties the two.
+/// Rows that tokens stand for.
+#[derive(Debug)]
+pub(crate) enum Embedding {
+    Packed(PackedMatrix),
+    Stored(StoredTensor),
+}
+
+impl Embedding {
+    /// Writes the row of a token.
+    pub(crate) fn row(&self, token: usize, values: &mut [f32]) -> Result<(), CpuError> {
+        match self {
+            Self::Packed(matrix) => matrix.dequantize_row(token, values),
+            Self::Stored(tensor) => {
+                let found = tensor.bytes(token..token + 1);
+                spec_model::dequantize(tensor.tensor_type(), found, values).map_err(|_| CpuError::Shape {
+                    operation: "Embedding::row",
+                    what: "rows of the embedding, above the token asked for,",
+                    expected: token + 1,
+                    found: tensor.rows(),
+                })
+            }
+        }
+    }
+
+    fn inputs(&self) -> usize {
+        match self {
+            Self::Packed(matrix) => matrix.inputs(),
+            Self::Stored(tensor) => tensor.cols(),
+        }
+    }
+
+    /// Bytes in the file of `rows` rows, no more than there are.
+    fn file_bytes(&self, rows: usize) -> usize {
+        match self {
+            Self::Packed(matrix) => rows.min(matrix.outputs()) * (matrix.file_bytes() / matrix.outputs()),
+            Self::Stored(tensor) => tensor.bytes(0..rows).len(),
+        }
+    }
+}
+
+/// The head, where it is not the packed embedding.
+#[derive(Debug)]
+enum Output {
+    Packed(PackedMatrix),
+    /// Only what is listed is packed, elsewhere.
+    Stored(StoredHead),
+}
+
+/// All weights. The embedding is packed like the matrices, and is the head where the checkpoint ties the two; with a trimmed head
+/// neither is.
 #[derive(Debug)]
 pub(crate) struct DecoderWeights {
-    pub(crate) embedding: PackedMatrix,
+    pub(crate) embedding: Embedding,
     /// Learned positions, one row each.
     pub(crate) positions: Option<Vec<f32>>,
     pub(crate) output_norm: NormWeights,
-    output: Option<PackedMatrix>,
+    output: Option<Output>,
     pub(crate) layers: Vec<LayerWeights>,
     /// What was not stored as asked for.
     pub(crate) notes: Vec<String>,
 }
 
 impl DecoderWeights {
-    /// Packs every tensor, matrices of floats quantised if `quant` says so, letting its pages go afterwards; `progress` hears
-    /// of the bytes done and of all bytes.
+    /// Packs every tensor, matrices quantised as `quantizing` says, letting its pages go afterwards; with a trimmed head, all but
+    /// embedding and head. `progress` hears of the bytes done and of all bytes.
     pub(crate) fn load(
         checkpoint: &Checkpoint,
         pool: &Pool,
-        quant: Option<Quantizer>,
+        mut quantizing: Quantizing,
+        trimmed_head: bool,
         progress: &mut dyn FnMut(usize, usize),
     ) -> Result<Self, CpuError> {
         let weights = checkpoint.weights();
@@ -105,21 +157,19 @@ impl DecoderWeights {
                 .map(|linear| linear.weight.stored_bytes())
                 .sum::<usize>()
         };
+        let tables = [&weights.embedding].into_iter().chain(&weights.output).filter(|_| !trimmed_head);
         let total = weights.layers.iter().map(matrices).sum::<usize>()
-            + weights.embedding.stored_bytes()
-            + weights.output.as_ref().map_or(0, |output| output.stored_bytes());
+            + tables.map(|table| table.stored_bytes()).sum::<usize>();
         let memory = WeightMemory::new();
-        let (mut done, mut fallbacks) = (0, Fallbacks::default());
+        let mut done = 0;
         progress(0, total);
         let mut pack = |tensor: &TensorView<'_>| -> Result<PackedMatrix, CpuError> {
             let named = |source| CpuError::Tensor { tensor: tensor.name.to_owned(), source: Box::new(source) };
             let ty = weight_type(tensor.tensor_type).map_err(named)?;
             let (rows, cols, bytes) = (tensor.rows, tensor.cols, tensor.bytes());
-            let packed = match fallbacks.choose(quant, ty, cols) {
-                Some(quantizer) => PackedMatrix::quantize_in(&memory, quantizer, ty, (rows, cols), &bytes, pool),
-                None => PackedMatrix::pack_in(&memory, ty, rows, cols, &bytes, pool),
-            };
-            let packed = packed.map_err(named)?;
+            let packing = Packing { from: ty, quantizer: quantizing.choose(ty, cols), inputs: cols };
+            let mut release = |part| checkpoint.release_part(tensor, part);
+            let packed = PackedMatrix::fill(&memory, packing, rows, &bytes, pool, &mut release).map_err(named)?;
             checkpoint.release(tensor);
             done += tensor.stored_bytes();
             progress(done, total);
@@ -162,23 +212,38 @@ impl DecoderWeights {
                 })
             })
             .collect::<Result<Vec<_>, CpuError>>()?;
-        let output = weights.output.as_ref().map(&mut pack).transpose()?;
-        let embedding = pack(&weights.embedding)?;
+        let (output, embedding) = if trimmed_head {
+            let head = weights.output.as_ref().unwrap_or(&weights.embedding);
+            let named = |source| CpuError::Tensor { tensor: head.name.to_owned(), source: Box::new(source) };
+            let from = weight_type(head.tensor_type).map_err(named)?;
+            let packing = Packing { from, quantizer: quantizing.choose(from, head.cols), inputs: head.cols };
+            let output = StoredHead::new(checkpoint.keep(head), packing).map_err(named)?;
+            (Some(Output::Stored(output)), Embedding::Stored(checkpoint.keep(&weights.embedding)))
+        } else {
+            let output = weights.output.as_ref().map(&mut pack).transpose()?;
+            (output.map(Output::Packed), Embedding::Packed(pack(&weights.embedding)?))
+        };
         let positions = weights.positions.as_ref().map(vector);
         let output_norm = norm(&weights.output_norm)?;
-        Ok(Self { embedding, positions, output_norm, output, layers, notes: fallbacks.notes() })
+        Ok(Self { embedding, positions, output_norm, output, layers, notes: quantizing.notes() })
     }
 
     /// The matrix that makes logits.
-    pub(crate) fn head(&self) -> &PackedMatrix {
-        self.output.as_ref().unwrap_or(&self.embedding)
+    pub(crate) fn head(&self) -> Head<'_> {
+        match (&self.output, &self.embedding) {
+            (Some(Output::Packed(matrix)), _) | (None, Embedding::Packed(matrix)) => Head::Packed(matrix),
+            (Some(Output::Stored(head)), _) => Head::Stored(head),
+            (None, Embedding::Stored(_)) => unreachable!("an embedding stays in its file beside a head that does"),
+        }
     }
 
     /// Bytes in memory.
     pub(crate) fn bytes(&self) -> usize {
         let layers = self.layers.iter();
         let matrices = layers.clone().flat_map(LayerWeights::projections).map(|projection| &projection.matrix);
-        let packed: usize = matrices.chain(&self.output).chain([&self.embedding]).map(PackedMatrix::packed_bytes).sum();
+        let embedding = if let Embedding::Packed(matrix) = &self.embedding { Some(matrix) } else { None };
+        let output = if let Some(Output::Packed(matrix)) = &self.output { Some(matrix) } else { None };
+        let packed: usize = matrices.chain(output).chain(embedding).map(PackedMatrix::packed_bytes).sum();
         let vectors = layers.flat_map(LayerWeights::vectors).chain(self.output_norm.vectors()).chain(&self.positions);
         packed + vectors.map(|vector| size_of_val(vector.as_slice())).sum::<usize>()
     }
@@ -192,7 +257,7 @@ impl DecoderWeights {
         });
         // A tied embedding is read as the head.
         let embedded = match self.output {
-            Some(_) => rows.min(self.embedding.outputs()) * (self.embedding.file_bytes() / self.embedding.outputs()),
+            Some(_) => self.embedding.file_bytes(rows),
             None => 0,
         };
         let positions = self.positions.as_ref().map_or(0, |_| rows * self.embedding.inputs() * size_of::<f32>());
@@ -204,7 +269,7 @@ impl DecoderWeights {
     pub(crate) fn row_macs(&self) -> u64 {
         let macs = |matrix: &PackedMatrix| matrix.outputs() as u64 * matrix.inputs() as u64;
         let matrices = self.layers.iter().flat_map(LayerWeights::projections).map(|projection| &projection.matrix);
-        matrices.map(macs).sum::<u64>() + macs(self.head())
+        matrices.map(macs).sum::<u64>() + self.head().weights()
     }
 }
 

@@ -140,6 +140,14 @@ impl Files {
         }
     }
 
+    /// The first GGUF file, where there is one.
+    pub(super) fn first_gguf(&self) -> Option<&Gguf<Mapping>> {
+        match &self.parsed {
+            Parsed::Gguf(files) => files.first(),
+            Parsed::Safetensors { .. } => None,
+        }
+    }
+
     pub(super) fn keys(&self) -> &[String] {
         match &self.parsed {
             Parsed::Gguf(files) => files[0].keys(),

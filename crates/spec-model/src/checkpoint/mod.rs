@@ -5,11 +5,17 @@ mod folder;
 mod resolve;
 mod shards;
 
+use std::ops::Range;
 use std::path::Path;
 
 use crate::document::{self, Json, MAX_CONFIG};
-use crate::gguf::Metadata;
-use crate::{Architecture, ChatTemplate, Error, ModelConfig, Result, TensorView, Tokenizer, Vocabulary, Weights};
+use crate::gguf::write::Value;
+use crate::gguf::{Gguf, Metadata};
+use crate::tokenizer::described;
+use crate::weights::Form;
+use crate::{
+    Architecture, ChatTemplate, Error, ModelConfig, Result, StoredTensor, TensorView, Tokenizer, Vocabulary, Weights,
+};
 use files::{Description, Files};
 use resolve::Place;
 
@@ -102,6 +108,18 @@ impl Checkpoint {
         self.files.keys()
     }
 
+    /// The first GGUF file's keys with their values as they are stored; empty for safetensors.
+    pub(crate) fn stored_values(&self) -> impl Iterator<Item = (&str, &[u8])> {
+        self.files.first_gguf().into_iter().flat_map(Gguf::stored_values)
+    }
+
+    /// A stored tensor's dimensions, fastest first.
+    pub(crate) fn dims(&self, tensor: &TensorView<'_>) -> &[usize] {
+        let place = self.files.find(tensor.name);
+        let (file, index) = place.expect("a view's name is that of a tensor of its checkpoint");
+        &self.files.tensors(file)[index].dims
+    }
+
     /// Every tensor, as it is stored, in the order of the files.
     pub fn tensors(&self) -> impl Iterator<Item = TensorView<'_>> {
         let slots =
@@ -125,9 +143,23 @@ impl Checkpoint {
         self.weights.map(|place| place.view(&self.files))
     }
 
+    /// A tensor that outlives the checkpoint; its file stays mapped.
+    #[must_use]
+    pub fn keep(&self, tensor: &TensorView<'_>) -> StoredTensor {
+        StoredTensor::new(tensor, self.files.bytes(tensor.file))
+    }
+
     /// Lets the pages of a tensor go once it was repacked; they are read from the file again if touched.
     pub fn release(&self, tensor: &TensorView<'_>) {
         self.files.bytes(tensor.file).release(tensor.file_range());
+    }
+
+    /// As [`Self::release`], of some of the bytes that [`TensorView::bytes`] gives; nothing happens where those are a copy.
+    pub fn release_part(&self, tensor: &TensorView<'_>, bytes: Range<usize>) {
+        if tensor.form == Form::Plain {
+            let start = tensor.file_range().start;
+            self.files.bytes(tensor.file).release(start + bytes.start..start + bytes.end);
+        }
     }
 
     /// Builds the tokenizer: the one costly step, some tenths of a second for a vocabulary of 150,000.
@@ -171,6 +203,17 @@ impl Checkpoint {
         };
         self.check_size(vocabulary.len())?;
         Ok(vocabulary)
+    }
+
+    /// The tokenizer beside safetensors in the words of GGUF's keys; none for GGUF files.
+    pub(crate) fn tokenizer_keys(&self) -> Result<Vec<(String, Value)>> {
+        match self.files.description() {
+            Description::Gguf(_) => Ok(Vec::new()),
+            Description::Safetensors { folder, .. } => {
+                let (text, file) = tokenizer_json(folder)?;
+                described::keys(&text, &file, &self.tokenizer()?, self.config.vocab_size)
+            }
+        }
     }
 
     fn check_size(&self, tokens: usize) -> Result<()> {

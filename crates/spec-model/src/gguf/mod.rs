@@ -15,6 +15,7 @@ mod tests;
 pub mod write;
 
 use std::collections::HashMap;
+use std::ops::Range;
 
 pub use crate::tensor_info::TensorInfo;
 pub use metadata::{Metadata, Strings, ValueType};
@@ -33,7 +34,7 @@ const MAX_TENSORS: u64 = 1 << 20;
 const MAX_NAME: usize = 65_535;
 /// Largest `general.alignment`; larger ones only waste space.
 const MAX_ALIGNMENT: u32 = 1 << 16;
-const DEFAULT_ALIGNMENT: u32 = 32;
+pub(crate) const DEFAULT_ALIGNMENT: u32 = 32;
 /// Fewest bytes of a key entry (length, no name, type, one-byte value) and of a tensor entry (one dimension).
 const MIN_KEY_BYTES: u64 = 8 + 4 + 1;
 const MIN_TENSOR_BYTES: u64 = 8 + 4 + 8 + 4 + 8;
@@ -46,6 +47,8 @@ pub struct Gguf<B> {
     version: u32,
     alignment: u32,
     keys: Vec<String>,
+    /// Where each value is, its type in front.
+    stored: Vec<Range<usize>>,
     values: HashMap<String, Value>,
     tensors: Vec<TensorInfo>,
     tensor_index: HashMap<String, usize>,
@@ -88,10 +91,13 @@ impl<B: AsRef<[u8]>> Gguf<B> {
         }
 
         let mut keys = Vec::with_capacity(key_count as usize);
+        let mut stored = Vec::with_capacity(key_count as usize);
         let mut values = HashMap::with_capacity(key_count as usize);
         for i in 0..key_count {
             let key = cursor.name(MAX_NAME).map_err(|p| malformed(format!("name of metadata key {i}"))(p))?;
+            let start = cursor.position();
             let value = Value::parse(&mut cursor).map_err(|p| malformed(format!("metadata key `{key}`"))(p))?;
+            stored.push(start..cursor.position());
             if values.insert(key.to_owned(), value).is_some() {
                 return Err(malformed(format!("metadata key `{key}`"))(Problem::new("given twice")));
             }
@@ -156,7 +162,7 @@ impl<B: AsRef<[u8]>> Gguf<B> {
             });
         }
         let name = file();
-        Ok(Self { bytes, name, version, alignment, keys, values, tensors, tensor_index })
+        Ok(Self { bytes, name, version, alignment, keys, stored, values, tensors, tensor_index })
     }
 
     /// Name the file was parsed under.
@@ -182,6 +188,12 @@ impl<B: AsRef<[u8]>> Gguf<B> {
     /// Metadata keys in file order.
     pub fn keys(&self) -> &[String] {
         &self.keys
+    }
+
+    /// Keys in file order, with their values as they are stored: a u32 type and the bytes behind it.
+    pub fn stored_values(&self) -> impl Iterator<Item = (&str, &[u8])> {
+        let bytes = self.bytes.as_ref();
+        self.keys.iter().zip(&self.stored).map(|(key, range)| (key.as_str(), &bytes[range.clone()]))
     }
 
     /// The tensor table in file order.

@@ -1,4 +1,4 @@
-//! Writing small GGUF files: fixtures for tests, here and in the layers above.
+//! Writing GGUF files: small ones as a whole, fixtures for tests here and in the layers above, and the headers of large ones.
 //!
 //! The writer lays out what it is given and checks nothing, so that tests can also write files that must be refused.
 
@@ -122,27 +122,65 @@ impl Writer {
             _ => None,
         });
         let alignment = alignment.unwrap_or(DEFAULT_ALIGNMENT) as usize;
-        let mut out = MAGIC.to_vec();
-        out.extend(3_u32.to_le_bytes());
-        out.extend((self.tensors.len() as u64).to_le_bytes());
-        out.extend((self.keys.len() as u64).to_le_bytes());
-        for (key, value) in &self.keys {
-            put_string(&mut out, key);
-            put_value(&mut out, value);
-        }
-        let mut offset = 0;
-        for (name, tensor_type, dims, data) in &self.tensors {
-            put_string(&mut out, name);
-            out.extend((dims.len() as u32).to_le_bytes());
-            out.extend(dims.iter().flat_map(|dim| dim.to_le_bytes()));
-            out.extend(tensor_type.id().to_le_bytes());
-            out.extend((offset as u64).to_le_bytes());
-            offset = (offset + data.len()).next_multiple_of(alignment);
-        }
+        let keys: Vec<(&str, Vec<u8>)> = self.keys.iter().map(|(key, value)| (&**key, value.stored())).collect();
+        let lines = self.tensors.iter().map(|(name, tensor_type, dims, data)| Line {
+            name,
+            tensor_type: *tensor_type,
+            dims,
+            bytes: data.len(),
+        });
+        let mut out = header(&keys, &lines.collect::<Vec<_>>(), alignment);
         for (_, _, _, data) in &self.tensors {
             out.resize(out.len().next_multiple_of(alignment), 0);
             out.extend(data);
         }
+        out
+    }
+}
+
+/// A line of a tensor table.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Line<'a> {
+    pub(crate) name: &'a str,
+    pub(crate) tensor_type: TensorType,
+    /// Fastest first.
+    pub(crate) dims: &'a [u64],
+    /// Bytes of the data.
+    pub(crate) bytes: usize,
+}
+
+/// What stands before the tensors' data, without padding. Values are as [`Value::stored`] gives them; the data of each tensor begins at a
+/// multiple of `alignment`.
+pub(crate) fn header<K: AsRef<str>, V: AsRef<[u8]>>(
+    keys: &[(K, V)],
+    tensors: &[Line<'_>],
+    alignment: usize,
+) -> Vec<u8> {
+    let mut out = MAGIC.to_vec();
+    out.extend(3_u32.to_le_bytes());
+    out.extend((tensors.len() as u64).to_le_bytes());
+    out.extend((keys.len() as u64).to_le_bytes());
+    for (key, value) in keys {
+        put_string(&mut out, key.as_ref());
+        out.extend(value.as_ref());
+    }
+    let mut offset = 0;
+    for Line { name, tensor_type, dims, bytes } in tensors {
+        put_string(&mut out, name);
+        out.extend((dims.len() as u32).to_le_bytes());
+        out.extend(dims.iter().flat_map(|dim| dim.to_le_bytes()));
+        out.extend(tensor_type.id().to_le_bytes());
+        out.extend((offset as u64).to_le_bytes());
+        offset = (offset + bytes).next_multiple_of(alignment);
+    }
+    out
+}
+
+impl Value {
+    /// Its type and its bytes.
+    pub(crate) fn stored(&self) -> Vec<u8> {
+        let mut out = Vec::new();
+        put_value(&mut out, self);
         out
     }
 }

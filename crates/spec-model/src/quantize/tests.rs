@@ -33,23 +33,37 @@ fn blocks_of_32_are_byte_for_byte_those_of_the_oracle() {
     }
 }
 
-/// Root mean square errors, relative to the root mean square of the row, that llama.cpp's own Q4_K quantiser (at commit
-/// 0c1e570, without an importance matrix) makes of the same rows.
-const LLAMA_CPP: [f64; 16] = [
-    0.07657, 0.07166, 0.07291, 0.06795, 0.06983, 0.06969, 0.07313, 0.06796, 0.13366, 0.06565, 0.10556, 0.03919,
-    0.05325, 0.06911, 0.05223, 0.00067,
+/// Root mean square errors, relative to the root mean square of the row, that llama.cpp's own Q4_K and Q3_K quantisers (at
+/// commit 0c1e570, without an importance matrix) make of the same rows.
+const LLAMA_CPP: [(Quantizer, [f64; 16]); 2] = [
+    (
+        Quantizer::Q4K,
+        [
+            0.07657, 0.07166, 0.07291, 0.06795, 0.06983, 0.06969, 0.07313, 0.06796, 0.13366, 0.06565, 0.10556, 0.03919,
+            0.05325, 0.06911, 0.05223, 0.00067,
+        ],
+    ),
+    (
+        Quantizer::Q3K,
+        [
+            0.15436, 0.14888, 0.14822, 0.14666, 0.14817, 0.14991, 0.14620, 0.13988, 0.15413, 0.14215, 0.11685, 0.14167,
+            0.12797, 0.14731, 0.12695, 0.12518,
+        ],
+    ),
 ];
 
 #[test]
-fn q4_k_errs_no_more_than_the_formats_own_quantizer() {
+fn super_blocks_err_no_more_than_the_formats_own_quantizers() {
     let mut report = Vec::new();
-    for (index, (row, theirs)) in rows().iter().zip(LLAMA_CPP).enumerate() {
-        let square = |values: &mut dyn Iterator<Item = f64>| values.map(|value| value * value).sum::<f64>();
-        let values = restored(Quantizer::Q4K, row);
-        let error = square(&mut row.iter().zip(&values).map(|(x, y)| f64::from(*x) - f64::from(*y)));
-        let ours = (error / square(&mut row.iter().map(|&x| f64::from(x)))).sqrt();
-        report.push(format!("row {index}: {ours:.5} against {theirs:.5}"));
-        assert!(ours <= theirs * 1.02 + 1e-4, "{report:#?}");
+    for (quantizer, errors) in LLAMA_CPP {
+        for (index, (row, theirs)) in rows().iter().zip(errors).enumerate() {
+            let square = |values: &mut dyn Iterator<Item = f64>| values.map(|value| value * value).sum::<f64>();
+            let values = restored(quantizer, row);
+            let error = square(&mut row.iter().zip(&values).map(|(x, y)| f64::from(*x) - f64::from(*y)));
+            let ours = (error / square(&mut row.iter().map(|&x| f64::from(x)))).sqrt();
+            report.push(format!("{quantizer:?}, row {index}: {ours:.5} against {theirs:.5}"));
+            assert!(ours <= theirs * 1.02 + 1e-4, "{report:#?}");
+        }
     }
     println!("{report:#?}");
 }
@@ -88,6 +102,40 @@ fn every_scale_and_minimum_of_six_bits_is_put_where_it_is_read() {
 }
 
 #[test]
+fn errors_of_q3_k_stay_within_a_step_whatever_the_row() {
+    for (index, row) in rows().iter().enumerate() {
+        let values = restored(Quantizer::Q3K, row);
+        for (block, (x, y)) in row.chunks(256).zip(values.chunks(256)).enumerate() {
+            let largest = x.iter().fold(0.0_f32, |most, x| most.max(x.abs()));
+            // A step of the widest sub-block, and what half a unit of a subnormal f16, 2^-25, makes of 32 * 4 of them.
+            let bound = largest / 3.0 + 2.0_f32.powi(-18);
+            let worst = x.iter().zip(y).map(|(x, y)| (x - y).abs()).fold(0.0_f32, f32::max);
+            assert!(worst <= bound, "row {index}, block {block}: {worst} past {bound}");
+        }
+    }
+}
+
+#[test]
+fn every_signed_scale_of_six_bits_is_put_where_it_is_read() {
+    for j in 0..16 {
+        for scale in [-32, -17, -1, 1, 16, 31] {
+            let mut block = [0_u8; 110];
+            put_half(&mut block, Q3_K_SCALE, 1.0);
+            for other in 0..16 {
+                put_signed_scale(&mut block[Q3_K_SCALES..Q3_K_SCALE], other, if other == j { scale } else { 0 });
+            }
+            let mut values = [0.0; 256];
+            dequantize(TensorType::Q3K, &block, &mut values).expect("a block");
+            for (sub, values) in values.chunks(16).enumerate() {
+                // All codes are the lowest.
+                let expected = if sub == j { -4.0 * f32::from(scale) } else { 0.0 };
+                assert!(values.iter().all(|&value| value == expected), "{j}, {scale}: {values:?}");
+            }
+        }
+    }
+}
+
+#[test]
 fn what_is_not_finite_stays_visible_and_zeros_stay_zeros() {
     for quantizer in Quantizer::ALL {
         for poison in [f32::NAN, f32::INFINITY, f32::NEG_INFINITY] {
@@ -106,6 +154,7 @@ fn what_is_not_finite_stays_visible_and_zeros_stay_zeros() {
 fn rows_that_are_not_whole_blocks_fall_back_or_are_refused() {
     assert_eq!(Quantizer::Q4K.for_row(512), Some(Quantizer::Q4K));
     assert_eq!(Quantizer::Q4K.for_row(576), Some(Quantizer::Q8_0));
+    assert_eq!(Quantizer::Q3K.for_row(896), Some(Quantizer::Q4_0));
     assert_eq!(Quantizer::Q4_0.for_row(576), Some(Quantizer::Q4_0));
     assert_eq!(Quantizer::Q8_0.for_row(33), None);
     for quantizer in Quantizer::ALL {

@@ -6,6 +6,7 @@
 
 mod bpe;
 mod byte_level;
+pub(crate) mod described;
 mod metadata;
 mod pieces;
 mod pre_tokenizer;

@@ -38,7 +38,7 @@ impl PreTokenizer {
 }
 
 /// The rules of GPT-2 (Radford et al. 2019), which several later tokenizers keep.
-const GPT2: &str = r"'s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+";
+pub(super) const GPT2: &str = r"'s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+";
 
 /// English contractions, in any case.
 macro_rules! contractions {
@@ -277,6 +277,14 @@ static TABLE: &[PreTokenizer] = &[
 /// Every name that `tokenizer.ggml.pre`, or an override of it, may have.
 pub fn known_pre_tokenizers() -> impl Iterator<Item = &'static str> {
     TABLE.iter().flat_map(|rules| rules.names).copied()
+}
+
+/// The name of the rules that split by these patterns, one after the other.
+pub(super) fn name_of(patterns: &[String], compose: bool, ignore_merges: bool) -> Option<&'static str> {
+    let rules = TABLE
+        .iter()
+        .find(|rules| rules.patterns == patterns && rules.compose == compose && rules.ignore_merges == ignore_merges)?;
+    rules.names.first().copied()
 }
 
 /// The rules of `name`; `None` stands for a file that names none.

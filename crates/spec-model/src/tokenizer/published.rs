@@ -66,19 +66,19 @@ pub(super) fn load(text: &[u8], config: Option<&[u8]>, generation: Option<&[u8]>
 }
 
 /// What the file holds, parsed and checked, before anything is built of it.
-struct Parts {
-    model: Model,
-    added_tokens: Vec<Added>,
-    normalizer: Option<Value>,
-    pre_tokenizer: Option<Value>,
+pub(super) struct Parts {
+    pub(super) model: Model,
+    pub(super) added_tokens: Vec<Added>,
+    pub(super) normalizer: Option<Value>,
+    pub(super) pre_tokenizer: Option<Value>,
     decoder: Option<Value>,
     post_processor: Option<Value>,
-    spelling: Spelling,
-    vocabulary: Vocabulary,
+    pub(super) spelling: Spelling,
+    pub(super) vocabulary: Vocabulary,
 }
 
 impl Parts {
-    fn read(text: &[u8], file: &str) -> Result<Self> {
+    pub(super) fn read(text: &[u8], file: &str) -> Result<Self> {
         let fail = |problem: String| Error::Tokenizer { file: file.to_owned(), problem };
         let parsed: File<'_> = serde_json::from_slice(text).map_err(|error| fail(error.to_string()))?;
         let unsupported = |what: String| Error::Unsupported { file: file.to_owned(), what };
@@ -141,15 +141,15 @@ struct File<'a> {
 }
 
 #[derive(serde::Deserialize)]
-struct Added {
+pub(super) struct Added {
     id: u32,
     content: String,
     #[serde(default)]
-    single_word: bool,
+    pub(super) single_word: bool,
     #[serde(default)]
-    lstrip: bool,
+    pub(super) lstrip: bool,
     #[serde(default)]
-    rstrip: bool,
+    pub(super) rstrip: bool,
     #[serde(default)]
     normalized: bool,
     #[serde(default)]
@@ -163,7 +163,7 @@ struct ModelKind<'a> {
 }
 
 #[derive(serde::Deserialize)]
-struct Model {
+pub(super) struct Model {
     dropout: Option<f64>,
     unk_token: Option<String>,
     continuing_subword_prefix: Option<String>,
@@ -173,10 +173,10 @@ struct Model {
     #[serde(default)]
     byte_fallback: bool,
     #[serde(default)]
-    ignore_merges: bool,
+    pub(super) ignore_merges: bool,
     vocab: Entries,
     #[serde(deserialize_with = "merges")]
-    merges: Vec<Merge>,
+    pub(super) merges: Vec<Merge>,
 }
 
 /// Text and id, in the file's order.
@@ -210,7 +210,7 @@ fn merges<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<Merge>, D::E
 }
 
 /// Two tokens that are merged, written as a pair or with a space between.
-struct Merge(String, String);
+pub(super) struct Merge(pub(super) String, pub(super) String);
 
 impl<'de> Deserialize<'de> for Merge {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {

@@ -46,6 +46,17 @@ impl TokenKind {
             _ => return None,
         })
     }
+
+    pub(super) fn id(self) -> i32 {
+        match self {
+            Self::Normal => 1,
+            Self::Unknown => 2,
+            Self::Control => 3,
+            Self::UserDefined => 4,
+            Self::Unused => 5,
+            Self::Byte => 6,
+        }
+    }
 }
 
 /// A model's tokens: texts, in one allocation, and kinds. Much cheaper to have than the [`Tokenizer`](crate::Tokenizer) over them.

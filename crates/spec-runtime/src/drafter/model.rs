@@ -86,6 +86,9 @@ struct Begun<'t> {
 }
 
 impl ModelDrafter {
+    /// The share of the vocabulary that [`with_shortlist`](Self::with_shortlist) lists from the start, as one part of so many.
+    pub const SHORTLIST_SHARE: usize = Shortlist::SHARE;
+
     /// A drafter over `model`, whose vocabulary is the target's, id for id. For another one see
     /// [`with_vocabulary`](Self::with_vocabulary).
     pub fn new(model: Arc<dyn Model>) -> Self {

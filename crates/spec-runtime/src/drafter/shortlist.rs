@@ -15,8 +15,8 @@ pub(super) struct Shortlist {
 }
 
 impl Shortlist {
-    /// The share of the vocabulary that is listed from the start.
-    const SHARE: usize = 10;
+    /// The share of the vocabulary that is listed from the start: one part of so many.
+    pub(super) const SHARE: usize = 10;
     /// Weight of the latest token in the share of missed ones.
     const WEIGHT: f64 = 1.0 / 32.0;
     /// Missed tokens beyond which scoring every token costs less.

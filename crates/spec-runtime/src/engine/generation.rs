@@ -103,7 +103,7 @@ impl Generation {
         sink: &mut dyn FnMut(&Emitted),
     ) -> Result<Judged, RuntimeError> {
         let base = self.tokens.len();
-        let outcome = {
+        let (outcome, forbidden) = {
             let mut choices = self.choices();
             let end_ids = self.emission.end_ids();
             let constraint = self.request.constraint.as_deref_mut();
@@ -113,8 +113,14 @@ impl Generation {
             let mut laws = KnownLaws { known: &rows.argmax, laws };
             let outcome = self.rule.verify_within(self.loss, tree, &mut laws, &mut choices);
             drop(laws);
+            let forbidden = match (&outcome, path_masks) {
+                (Ok(Outcome { rejection: Some(rejection), accepted, .. }), Some(masks)) => {
+                    masks.mask(accepted.last().copied()).is_some_and(|mask| !mask.allows(rejection.token))
+                }
+                _ => false,
+            };
             masks.map_or(Ok(()), ConstraintMasks::finish)?;
-            outcome?
+            (outcome?, forbidden)
         };
         debug_assert_eq!(self.pipeline.len(), base, "the rule restores the history");
         let accepted = outcome.accepted.iter().map(|&node| {
@@ -136,7 +142,7 @@ impl Generation {
         }
         let accepted = emitted.min(outcome.accepted.len());
         self.forgive(&outcome, accepted);
-        Ok(Judged { path, emitted, accepted, outcome })
+        Ok(Judged { path, emitted, accepted, outcome, forbidden })
     }
 
     /// Counts what the rule forgave among the first `accepted` nodes of its path, and takes it from the budget.
@@ -214,6 +220,8 @@ pub(super) struct Judged {
     pub(super) accepted: usize,
     /// What the rule said.
     pub(super) outcome: Outcome,
+    /// Whether the path ended at a token that the constraint forbids.
+    pub(super) forbidden: bool,
 }
 
 /// `count` rows of a pass from row `first` on: their logits, or where verdicts were asked for over so many tokens, what the device

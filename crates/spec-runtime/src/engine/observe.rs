@@ -45,6 +45,8 @@ pub struct RoundReport<'a> {
     pub budget: usize,
     /// What the rule said. A stop may have cut it: `emitted` is what stands.
     pub outcome: &'a Outcome,
+    /// Whether the proposal at which the path ended is one that the constraint does not allow.
+    pub forbidden: bool,
     /// The target's logits: row 0 behind the text, row `1 + i` behind node `i`. Rows are empty where the device judged by itself.
     pub rows: &'a dyn LogitRows,
     /// Tokens of the text that the pass read for it: 1, and more behind a prompt or a preemption.

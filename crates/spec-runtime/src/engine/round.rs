@@ -321,6 +321,7 @@ impl Engine {
             forced: draft.forced,
             budget: draft.budget,
             outcome: &judged.outcome,
+            forbidden: judged.forbidden,
             rows,
             read: part.read,
             company: total - part.rows(),

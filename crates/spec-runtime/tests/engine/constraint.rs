@@ -1,5 +1,7 @@
+use std::sync::Mutex;
+
 use spec_core::RuleName;
-use spec_runtime::{Chooser, Constraint, SuffixDrafter, TokenSet};
+use spec_runtime::{Chooser, Constraint, RoundObserver, RoundReport, SuffixDrafter, TokenSet};
 
 use super::*;
 
@@ -167,4 +169,36 @@ fn a_constraint_that_allows_nothing_is_an_error_and_no_rubbish() {
     let mut engine = engine(&HashModel::new(HashSpec::default()));
     let message = error(engine.generate(constrained(&form, sampled(0.0), 5), &mut |_| {}));
     assert!(message.contains("all") && message.contains("masked"), "{message}");
+}
+
+/// Keeps of each rejection its token, and whether the constraint forbids it.
+#[derive(Clone, Default)]
+struct Refused(Arc<Mutex<Vec<(Token, bool)>>>);
+
+impl RoundObserver for Refused {
+    fn round(&mut self, report: &RoundReport<'_>) {
+        match report.outcome.rejection {
+            Some(rejection) => self.0.lock().expect("one thread").push((rejection.token, report.forbidden)),
+            None => assert!(!report.forbidden, "nothing was rejected"),
+        }
+    }
+}
+
+#[test]
+fn observers_hear_which_drafts_the_constraint_forbids() {
+    let spec = HashSpec::default();
+    for sampling in [sampled(0.0), sampled(0.9)] {
+        let refused = Refused::default();
+        let form = Form::new(&[Piece::Multiples(60, 2)]);
+        let mut request = constrained(&form, sampling, 4);
+        request.observers = vec![Box::new(refused.clone())];
+        // It knows nothing of the form.
+        let drafter = model_drafter(HashSpec { noise: 0.4, ..spec.clone() });
+        let got = run(&mut engine(&HashModel::new(spec.clone())).with_drafter(drafter), request);
+        assert_eq!(got.tokens.len(), 60);
+        let refused = refused.0.lock().expect("one thread");
+        assert!(refused.iter().all(|&(token, forbidden)| forbidden == (token % 2 == 1 || token == END)), "{refused:?}");
+        let forbidden = refused.iter().filter(|(_, forbidden)| *forbidden).count();
+        assert!(forbidden > 0 && forbidden < refused.len(), "{refused:?}");
+    }
 }

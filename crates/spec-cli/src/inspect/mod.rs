@@ -1,5 +1,8 @@
 //! `spec inspect`: what a checkpoint holds and what it will take, without loading it.
 
+mod plan;
+mod planned;
+
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::io::Write as _;
@@ -12,7 +15,7 @@ use spec_cpu::KvType;
 use spec_model::{Checkpoint, Format, ModelConfig, RopeConfig, RopeScaling, Tokenizer};
 
 use crate::args::{InspectArgs, KvKind};
-use crate::session::kv_type;
+use crate::storage::kv_type;
 use crate::{ascend, pull};
 
 /// Values longer than this are cut: templates and licences fill screens.
@@ -21,6 +24,9 @@ const SHOWN_CHARS: usize = 100;
 const CONTEXTS: [usize; 4] = [1024, 4096, 16_384, 65_536];
 
 pub(crate) fn run(args: &InspectArgs) -> Result<ExitCode> {
+    if args.plan.plan {
+        return show_plan(args);
+    }
     let checkpoint = Checkpoint::open(pull::resolve(&args.file.model)?)?;
     // A file whose text cannot be read is worth looking at all the same.
     let tokenizer =
@@ -30,6 +36,17 @@ pub(crate) fn run(args: &InspectArgs) -> Result<ExitCode> {
     match args.json {
         true => writeln!(out, "{}", view.json())?,
         false => view.text(&mut out)?,
+    }
+    std::io::stdout().write_all(out.as_bytes())?;
+    Ok(ExitCode::SUCCESS)
+}
+
+fn show_plan(args: &InspectArgs) -> Result<ExitCode> {
+    let plan = plan::Plan::new(args)?;
+    let mut out = String::new();
+    match args.json {
+        true => writeln!(out, "{}", plan.json())?,
+        false => plan.text(&mut out)?,
     }
     std::io::stdout().write_all(out.as_bytes())?;
     Ok(ExitCode::SUCCESS)
