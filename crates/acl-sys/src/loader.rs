@@ -223,6 +223,7 @@ impl Libraries {
                 return Err(Error::ShimVersion { file, found, expected: SPEC_ATB_ABI_VERSION });
             }
         }
+        tracing::debug!(library = ?wanted, file = %file.display(), "library opened");
         Ok(Arc::new(library))
     }
 
@@ -239,7 +240,9 @@ impl Libraries {
             };
             any = true;
             let Some(address) = library.symbol(function.symbol) else {
-                tried.add(library.file().display().to_string(), "no such symbol");
+                let file = library.file().display().to_string();
+                tracing::debug!(symbol = function.name(), file, "no such symbol");
+                tried.add(file, "no such symbol");
                 continue;
             };
             // What a library depends on is found by the system's loader, which knows nothing of stubs.

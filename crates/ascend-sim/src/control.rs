@@ -116,6 +116,11 @@ pub fn leaks() -> Vec<String> {
     LAST_LEAKS.lock().clone()
 }
 
+/// Names of the profiler's ranges that have ended since this was asked last, in the order of their ends.
+pub fn ranges() -> Vec<String> {
+    crate::acl::profiling::take_ranges()
+}
+
 exports! {
     /// Replaces the configuration (see the README for its keys), and with it all faults. Streams that run keep their
     /// seed. 100000 for a text that is not understood, with `aclGetRecentErrMsg` saying why.

@@ -16,4 +16,4 @@ mod order;
 mod stream;
 mod world;
 
-pub use control::{alive, configure, leaks, reset, resolve, violations};
+pub use control::{alive, configure, leaks, ranges, reset, resolve, violations};

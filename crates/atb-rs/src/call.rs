@@ -94,10 +94,19 @@ impl Library {
         attempt: &dyn Fn() -> String,
         result: std::result::Result<Status, acl_sys::Error>,
     ) -> Result<()> {
+        tracing::trace!(function, "called");
         match result {
             Ok(Status::SUCCESS) => Ok(()),
-            Ok(status) => Err(Error::Call { function, attempt: attempt(), status, detail: self.detail(side) }),
-            Err(source) => Err(Error::Unavailable { attempt: attempt(), source }),
+            Ok(status) => {
+                let attempt = attempt();
+                tracing::debug!(function, %status, "failed: {attempt}");
+                Err(Error::Call { function, attempt, status, detail: self.detail(side) })
+            }
+            Err(source) => {
+                let attempt = attempt();
+                tracing::debug!(function, reason = %source, "cannot be called: {attempt}");
+                Err(Error::Unavailable { attempt, source })
+            }
         }
     }
 

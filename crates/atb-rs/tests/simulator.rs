@@ -283,3 +283,25 @@ fn every_operation_takes_its_inputs_in_the_order_that_is_documented() {
         execute(&executor, supplied, vec![rows(), last_kept(), top_p(2), uniform]);
     });
 }
+
+#[test]
+fn ranges_are_named_in_the_timeline_and_are_nothing_where_there_are_no_markers() {
+    with_context(|context| {
+        ascend_sim::ranges();
+        {
+            let _outer = context.range("outer");
+            let _inner = context.range("inner");
+        }
+        assert_eq!(ascend_sim::ranges(), ["inner", "outer"]);
+        drop(context.range(&"é".repeat(80)));
+        assert_eq!(ascend_sim::ranges(), ["é".repeat(63)], "127 bytes, and no half character");
+    });
+    for missing in ["aclprofCreateStamp", "aclprofPush"] {
+        ascend_sim::configure(&format!("absent={missing}")).unwrap();
+        with_context(|context| {
+            drop(context.range("unseen"));
+            assert_eq!(ascend_sim::ranges(), Vec::<String>::new());
+        });
+    }
+    ascend_sim::configure("").unwrap();
+}

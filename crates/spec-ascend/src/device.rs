@@ -5,12 +5,21 @@ use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
-use atb_rs::{Chip, Context, Device, Runtime, Status};
+use atb_rs::{Chip, Context, Device, Range, Runtime, Status};
 
 use crate::AscendError;
 
 /// Hardware faults in a row, without one pass between them that worked, after which a device counts as lost.
 const FAULTS_IN_A_ROW: u32 = 3;
+
+/// What a device says of work that it has ended by a time limit.
+const KERNEL_TIMEOUTS: [Status; 5] = [
+    Status::ACL_ERROR_RT_TASK_TIMEOUT,
+    Status::ACL_ERROR_RT_AICORE_TIMEOUT,
+    Status::ACL_ERROR_RT_AICPU_TIMEOUT,
+    Status::ACL_ERROR_RT_VECTOR_CORE_TIMEOUT,
+    Status::ACL_ERROR_RT_FFTS_PLUS_TIMEOUT,
+];
 
 /// Choices for [`AscendDevice::open`].
 #[non_exhaustive]
@@ -22,11 +31,18 @@ pub struct DeviceOptions {
     pub kernel_timeout: Duration,
     /// How long the host waits for a pass.
     pub pass_timeout: Duration,
+    /// Whether passes are named ranges in the timeline of `msprof --msproftx=on`.
+    pub ranges: bool,
 }
 
 impl Default for DeviceOptions {
     fn default() -> Self {
-        Self { name: None, kernel_timeout: Duration::from_secs(60), pass_timeout: Duration::from_secs(180) }
+        Self {
+            name: None,
+            kernel_timeout: Duration::from_secs(60),
+            pass_timeout: Duration::from_secs(180),
+            ranges: false,
+        }
     }
 }
 
@@ -40,6 +56,7 @@ struct Inner {
     name: String,
     chip: Chip,
     pass_timeout: Duration,
+    ranges: bool,
     faults: AtomicU32,
     lost: OnceLock<String>,
 }
@@ -56,11 +73,13 @@ impl AscendDevice {
             Err(error) if error.status() == Some(Status::ACL_ERROR_RT_FEATURE_NOT_SUPPORT) => {}
             other => other?,
         }
+        tracing::debug!(id, chip = ?runtime.chip(), "device opened");
         Ok(Self(Arc::new(Inner {
             context,
             name: options.name.unwrap_or_else(|| format!("ascend:{id}")),
             chip: runtime.chip(),
             pass_timeout: options.pass_timeout,
+            ranges: options.ranges,
             faults: AtomicU32::new(0),
             lost: OnceLock::new(),
         })))
@@ -94,6 +113,11 @@ impl AscendDevice {
         Arc::ptr_eq(&self.0, &other.0)
     }
 
+    /// A range of the profiler's, where they are asked for.
+    pub(crate) fn range(&self, name: impl FnOnce() -> String) -> Option<Range<'_>> {
+        self.0.ranges.then(|| self.context().range(&name()))
+    }
+
     pub(crate) fn pass_timeout(&self) -> Duration {
         self.0.pass_timeout
     }
@@ -121,6 +145,9 @@ impl AscendDevice {
         // 507xxx is the runtime's range for faults of the device, some of which it never comes back from.
         let is_timeout =
             [Status::ACL_ERROR_RT_STREAM_SYNC_TIMEOUT, Status::ACL_ERROR_RT_EVENT_SYNC_TIMEOUT].contains(&status);
+        if is_timeout || KERNEL_TIMEOUTS.contains(&status) {
+            tracing::warn!(device = self.name(), %status, "kernel timeout");
+        }
         if is_timeout {
             return AscendError::Hung { seconds: self.0.pass_timeout.as_secs() };
         }
@@ -129,6 +156,7 @@ impl AscendDevice {
         if !is_gone && in_a_row < FAULTS_IN_A_ROW {
             return error.into();
         }
+        tracing::error!(device = self.name(), %status, "the device is lost");
         let cause = if is_gone { error.to_string() } else { format!("{in_a_row} faults in a row, the last: {error}") };
         AscendError::Lost { cause: self.0.lost.get_or_init(|| cause).clone() }
     }

@@ -67,6 +67,14 @@ impl AscendModel {
             context: shape.context,
             max_rows: shape.max_rows,
         };
+        tracing::debug!(
+            model = config.name,
+            device = config.device,
+            context = config.context,
+            kv_blocks = shape.kv_blocks,
+            device_bytes = plan.device_bytes(),
+            "loading"
+        );
         let pages = PagedKv::new(shape.kv_blocks, shape.block_tokens, shape.context);
         let mut silent = |_, _| ();
         let progress = options.progress.take();
@@ -249,6 +257,7 @@ impl Model for AscendModel {
         let rows = &batch.rows[..];
         self.config.check(rows)?;
         self.device.require().map_err(|error| self.report(error))?;
+        let _range = self.device.range(|| format!("{}: pass of {} rows", self.config.name, rows.len()));
         let stream = AscendStream::of(stream, &self.device).unwrap_or(&self.stream);
         let mut state = self.state.lock();
         let layout = {

@@ -1,8 +1,10 @@
 //! The command line as typed. Each flag is defined once; `config` sets flags from the environment and a file.
 
+mod audit;
 mod chat;
 mod explain;
 mod help;
+mod profile;
 mod record;
 mod sampling;
 mod serve;
@@ -12,12 +14,15 @@ mod tune;
 
 use std::io::IsTerminal;
 use std::path::PathBuf;
+use std::sync::Arc;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
-use spec_core::{Fixed, LENGTH_POLICIES, LengthPolicy, LengthPolicyName, Token};
+use spec_core::{Fixed, LengthPolicy, LengthPolicyName, Token};
 
+pub(crate) use audit::AuditArgs;
 pub(crate) use chat::ChatArgs;
 pub(crate) use explain::{ExplainArgs, LastRunArgs};
+pub(crate) use profile::{ProfileArgs, ProfileStatsArgs, ProfileTask};
 pub(crate) use record::RecordArgs;
 pub(crate) use sampling::{SamplingArgs, StopArgs};
 pub(crate) use serve::{AnswersArgs, BatchArgs, ServeArgs};
@@ -30,7 +35,9 @@ pub(crate) use tune::TuneArgs;
 
 use crate::color::{ColorKind, Shown};
 use crate::device::DeviceName;
+use crate::logs::LogFormat;
 use crate::memory::Size;
+use crate::profile::Trace;
 
 /// Faster generation from large language models, token for token the same as without.
 #[derive(Debug, Parser)]
@@ -51,6 +58,10 @@ pub(crate) struct Cli {
     /// Print the value of every flag of the command, and where it comes from, and do nothing
     #[arg(long, global = true, help_heading = "Configuration")]
     pub(crate) print_config: bool,
+
+    /// How the log on standard error is written; SPEC_LOG says what it holds
+    #[arg(long, value_enum, value_name = "FORMAT", global = true, help_heading = "Configuration")]
+    pub(crate) log_format: Option<LogFormat>,
 }
 
 #[derive(Debug, Subcommand)]
@@ -67,6 +78,9 @@ pub(crate) enum Command {
     /// Answer the requests of a file into a file, as `serve` would
     #[command(after_help = help::BATCH)]
     Batch(Box<BatchArgs>),
+    /// Test whether the tokens of this build have the target's law, on your models, and say how sure that is
+    #[command(after_help = help::AUDIT)]
+    Audit(Box<AuditArgs>),
     /// Show what a model file holds, or with --plan what a run takes in memory
     Inspect(InspectArgs),
     /// Show how a text is split into tokens
@@ -75,6 +89,9 @@ pub(crate) enum Command {
     Bench(BenchArgs),
     /// Run prompts plain and speculative, compare the token ids, and print what speculation gains
     Demo(DemoArgs),
+    /// Trace a command for Perfetto or Chrome, or sum up a trace
+    #[command(after_help = help::PROFILE)]
+    Profile(ProfileArgs),
     /// Replay records of rounds under every length policy, and say what to set
     #[command(after_help = help::TUNE)]
     Tune(TuneArgs),
@@ -298,7 +315,7 @@ pub(crate) struct ModelArgs {
     pub(crate) preset: Option<Preset>,
 
     /// How many tokens to guess, round by round
-    #[arg(long, value_name = "NAME[:x]", long_help = length_policies(), help_heading = "Speculation")]
+    #[arg(long, value_name = "NAME[:x]", long_help = help::length_policies(), help_heading = "Speculation")]
     pub(crate) length_policy: Option<LengthPolicyName>,
 
     /// Guesses per place at most: 1 keeps to chains, more allows trees; as many as pay when not given
@@ -326,6 +343,10 @@ pub(crate) struct ModelArgs {
     /// Memory that may be taken, such as 300MB or 2GiB: what needs more is refused before it is loaded, with what would fit
     #[arg(long, value_name = "SIZE", help_heading = "Device")]
     pub(crate) mem_limit: Option<Size>,
+
+    /// Where its rounds are traced: set by `spec profile`, which has read the flags of another command.
+    #[arg(skip)]
+    pub(crate) trace: Option<Arc<Trace>>,
 }
 
 impl ModelArgs {
@@ -349,14 +370,6 @@ impl ModelArgs {
 
 fn draft_cache(text: &str) -> Result<Size, String> {
     if text == "0" { Ok(Size(0)) } else { text.parse() }
-}
-
-fn length_policies() -> String {
-    let mut help = String::from("How many tokens to guess, round by round:\n");
-    for entry in &LENGTH_POLICIES {
-        help += &format!("  {}[:x]: {}; x is {} when not given\n", entry.name, entry.summary, entry.parameter);
-    }
-    help
 }
 
 /// How drafts show in an answer.

@@ -22,7 +22,8 @@ pub(crate) struct Ascend {
 
 impl Ascend {
     /// Loads the libraries that a device of this name needs, and opens it.
-    pub(crate) fn open(name: DeviceName) -> Result<Self> {
+    /// With `ranges`, passes are named in the timeline of CANN's profiler.
+    pub(crate) fn open(name: DeviceName, ranges: bool) -> Result<Self> {
         let loader = name.loader(&Host::current()).ok_or_else(|| usage(format!("{name} is no Ascend device")))?;
         // SAFETY: what lies where CANN is installed, or where the simulator is built, is taken to be that.
         let api = unsafe { loader.load() }.with_context(|| name.to_string())?;
@@ -30,6 +31,7 @@ impl Ascend {
         let number = if let DeviceName::Ascend(number) = name { i32::from(number) } else { 0 };
         let mut options = DeviceOptions::default();
         options.name = Some(name.to_string());
+        options.ranges = ranges;
         let device = AscendDevice::open(&runtime, number, options).with_context(|| name.to_string())?;
         Ok(Self { device })
     }

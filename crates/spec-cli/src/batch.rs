@@ -12,6 +12,7 @@ use spec_server::batch::{Batch, Progress};
 use spec_server::{Local, ServerOptions};
 
 use crate::args::BatchArgs;
+use crate::observers::Observers;
 use crate::serve::{self, Ready};
 
 /// Bytes of a request's body: those of a line, which the file's reader bounds.
@@ -20,18 +21,19 @@ const MOST_BYTES: usize = 32 << 20;
 const INTERRUPTED: i32 = 130;
 
 pub(crate) fn run(args: BatchArgs) -> Result<ExitCode> {
-    tracing_subscriber::fmt().with_writer(std::io::stderr).with_target(false).init();
     // Told before a model is loaded for nothing.
     std::fs::File::open(&args.input).with_context(|| args.input.display().to_string())?;
     let (opened, context) = serve::open(&args.model, &args.answers)?;
     let at_once = args.answers.max_batch;
     // A request may ask for several answers, which wait for each other and are not refused.
+    let observers = Observers::watching(&args.model, &opened)?.shared();
     let Ready { language, service, limits, name, .. } =
         serve::load(args.model, &args.answers, &opened, context, 64 * at_once, &|_, _| {})?;
     let options = ServerOptions {
         served_model_name: name,
         max_body_bytes: MOST_BYTES,
         body_timeout: std::time::Duration::MAX,
+        observers,
         ..ServerOptions::default()
     };
     let local = Local::new(language, service, limits, options)?;

@@ -25,7 +25,7 @@ pub(crate) fn run(args: GenerateArgs) -> Result<ExitCode> {
     let context = context(&args, prompt.len(), opened.checkpoint.config().context_length)?;
     let constraint = constraint(&args, &opened)?;
 
-    let mut observers = Observers::open(&args.records, vocab)?.keeping(args.last_run);
+    let observers = Observers::open(&args.records, &args.model, &opened)?.keeping(args.last_run);
 
     let mut session = Session::load(&args.model, &opened, context)?;
     let mut engine = session.engine();
@@ -139,7 +139,7 @@ fn constraint(args: &GenerateArgs, opened: &Opened) -> Result<Option<Box<dyn Con
     Ok(Some(Box::new(grammar)))
 }
 
-fn read_prompt(path: &Path) -> Result<String> {
+pub(crate) fn read_prompt(path: &Path) -> Result<String> {
     let mut bytes = Vec::new();
     if path == Path::new("-") {
         std::io::stdin().read_to_end(&mut bytes).context("reading the prompt from standard input")?;

@@ -3,6 +3,7 @@
 mod acceptance_watch;
 mod args;
 mod ascend;
+mod audit;
 mod batch;
 mod bench;
 mod cache;
@@ -18,11 +19,13 @@ mod explain;
 mod generate;
 mod inspect;
 mod last_run;
+mod logs;
 mod manual;
 mod memory;
 mod nearest;
 mod observers;
 mod printer;
+mod profile;
 mod pull;
 mod quantize;
 mod record;
@@ -41,6 +44,10 @@ use config::CommandLine;
 use refusal::{Usage, one_line, refuse, usage};
 
 fn main() -> ExitCode {
+    // SAFETY: the program has just begun, and has started no thread that could read the environment meanwhile.
+    if let Err(error) = unsafe { logs::prepare_device_logs() } {
+        return end(Err(error));
+    }
     let variables =
         std::env::vars_os().filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)));
     let line = match CommandLine::read(std::env::args_os().collect(), variables.collect()) {
@@ -51,7 +58,9 @@ fn main() -> ExitCode {
         return end(manual::print(&line.print()));
     }
     match line.parsed() {
-        Ok(Cli { command, .. }) => end(run(command, &line)),
+        Ok(Cli { command, log_format, .. }) => {
+            end(logs::start(log_format, &command, &line).and_then(|()| run(command, &line)))
+        }
         Err(refusal) => refuse(&refusal),
     }
 }
@@ -62,6 +71,7 @@ fn run(command: Command, line: &CommandLine) -> anyhow::Result<ExitCode> {
         Command::Chat(args) => chat::run(*args, line),
         Command::Serve(args) => serve::run(*args),
         Command::Batch(args) => batch::run(*args),
+        Command::Audit(args) => audit::run(*args),
         Command::Inspect(args) => inspect::run(&args),
         Command::Tokenize(args) => tokenize::run(&args),
         Command::Bench(args) => match args.bench {
@@ -69,6 +79,7 @@ fn run(command: Command, line: &CommandLine) -> anyhow::Result<ExitCode> {
             Bench::Sweep(args) => bench::sweep(&args),
         },
         Command::Demo(args) => demo::run(&args),
+        Command::Profile(args) => profile::run(args, line),
         Command::Tune(args) => tune::run(&args),
         Command::Explain(args) => explain::run(&args, line),
         Command::Pull(args) => pull::run(&args),

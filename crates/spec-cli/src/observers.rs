@@ -4,41 +4,58 @@ use std::path::Path;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use anyhow::Result;
-use spec_runtime::RoundObserver;
+use spec_runtime::{DecisionDetail, DecisionLog, RoundObserver, TokenText};
 
 use crate::acceptance_watch::AcceptanceWatch;
-use crate::args::{LastRunArgs, RecordArgs};
-use crate::last_run;
+use crate::args::{LastRunArgs, ModelArgs, RecordArgs};
 use crate::memory::Size;
+use crate::profile::Trace;
 use crate::record::{Recorder, Run, Training};
+use crate::session::Opened;
+use crate::{last_run, logs};
 
 /// What observes the generations of a command. Clones share their files.
 #[derive(Clone)]
 pub(crate) struct Observers {
+    decisions: Option<DecisionDetail>,
+    text: Arc<dyn TokenText>,
+    trace: Option<Arc<Trace>>,
     recorder: Option<Recorder>,
     training: Option<Training>,
     /// Whether the last run is kept, and its record once there is a run.
     keeps: bool,
     last_run: Arc<OnceLock<Option<Recorder>>>,
     watch: Arc<Mutex<Option<AcceptanceWatch>>>,
-    drafter: String,
+    /// The engine's, for what is said of each answer.
+    drafter: Arc<Mutex<String>>,
 }
 
 impl Observers {
-    /// Opens what the flags name, before a model is loaded for nothing; `vocab` are the target's tokens.
-    pub(crate) fn open(args: &RecordArgs, vocab: usize) -> Result<Self> {
-        let recorder = args.record.as_deref().map(|path| Recorder::create("--record", path, u64::MAX)).transpose()?;
-        let Size(limit) = args.record_limit;
-        let training = |path: &Path| Training::create(path, limit as u64, vocab);
-        let training = args.record_training.as_deref().map(training).transpose()?;
+    /// What the environment asks to be told of decisions, and the trace of `spec profile`.
+    pub(crate) fn watching(model: &ModelArgs, opened: &Opened) -> Result<Self> {
+        if let Some(trace) = &model.trace {
+            trace.describe(&opened.checkpoint);
+        }
         Ok(Self {
-            recorder,
-            training,
+            decisions: logs::decisions()?,
+            text: Arc::clone(&opened.vocabulary) as _,
+            trace: model.trace.clone(),
+            recorder: None,
+            training: None,
             keeps: false,
             last_run: Arc::default(),
             watch: Arc::default(),
-            drafter: "none".to_owned(),
+            drafter: Arc::default(),
         })
+    }
+
+    /// The same, and what the flags name is opened, before a model is loaded for nothing.
+    pub(crate) fn open(args: &RecordArgs, model: &ModelArgs, opened: &Opened) -> Result<Self> {
+        let recorder = args.record.as_deref().map(|path| Recorder::create("--record", path, u64::MAX)).transpose()?;
+        let (Size(limit), vocab) = (args.record_limit, opened.tokenizer().real_vocab_size());
+        let training = |path: &Path| Training::create(path, limit as u64, vocab);
+        let training = args.record_training.as_deref().map(training).transpose()?;
+        Ok(Self { recorder, training, ..Self::watching(model, opened)? })
     }
 
     /// Keeps the record of this run for `spec explain`, unless the flags say not to.
@@ -54,8 +71,8 @@ impl Observers {
     }
 
     /// Says what runs: before the first generation, and again where it changes.
-    pub(crate) fn begin(&mut self, run: &Run) {
-        self.drafter.clone_from(&run.drafter);
+    pub(crate) fn begin(&self, run: &Run) {
+        self.drafter.lock().unwrap_or_else(PoisonError::into_inner).clone_from(&run.drafter);
         if self.keeps {
             self.last_run.get_or_init(last_run::recorder);
         }
@@ -67,13 +84,25 @@ impl Observers {
         }
     }
 
+    /// Makes those of each generation of a service; `None` where nobody observes.
+    pub(crate) fn shared(&self) -> Option<spec_server::Observers> {
+        let observers = self.clone();
+        let watches = self.watch.lock().unwrap_or_else(PoisonError::into_inner).is_some();
+        let told = self.decisions.is_some() || self.trace.is_some();
+        let any = told || watches || self.recorder.is_some() || self.training.is_some();
+        any.then(|| Arc::new(move || observers.for_request()) as spec_server::Observers)
+    }
+
     /// The observers of a generation.
     pub(crate) fn for_request(&self) -> Vec<Box<dyn RoundObserver>> {
-        let recorders = self.recorders().map(|recorder| recorder.observer(&self.drafter));
+        let log = |detail| Box::new(DecisionLog::new(detail, Arc::clone(&self.text))) as Box<dyn RoundObserver>;
+        let drafter = self.drafter.lock().unwrap_or_else(PoisonError::into_inner);
+        let recorders = self.recorders().map(|recorder| recorder.observer(&drafter));
         let training = self.training.iter().map(Training::observer);
         let watch = self.watch.lock().unwrap_or_else(PoisonError::into_inner);
         let watch = watch.iter().map(AcceptanceWatch::observer);
-        recorders.chain(training).chain(watch).collect()
+        let trace = self.trace.iter().map(Trace::observer);
+        self.decisions.map(log).into_iter().chain(recorders).chain(training).chain(watch).chain(trace).collect()
     }
 
     fn recorders(&self) -> impl Iterator<Item = &Recorder> {

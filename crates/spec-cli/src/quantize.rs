@@ -30,7 +30,7 @@ pub(crate) fn run(args: &QuantizeArgs) -> Result<ExitCode> {
     for (from, to, count) in export.changes() {
         let tensors = if count == 1 { "tensor" } else { "tensors" };
         match from == to {
-            true => println!("{count:>5} {tensors} of {from} as they were"),
+            true => println!("{count:>5} {tensors} of {from} kept"),
             false => println!("{count:>5} {tensors} of {from} now {to}"),
         }
     }

@@ -14,6 +14,7 @@ use spec_server::{Keys, Language, Listening, RequestLimits, Server, ServerError,
 
 use crate::args::{AnswersArgs, ModelArgs, ServeArgs};
 use crate::memory::{Room, Run, Size};
+use crate::observers::Observers;
 use crate::session::{Opened, Session, Vocabulary};
 use crate::usage;
 
@@ -67,7 +68,6 @@ impl Language for Speech {
 }
 
 pub(crate) fn run(args: ServeArgs) -> Result<ExitCode> {
-    tracing_subscriber::fmt().with_writer(std::io::stderr).with_target(false).init();
     let keys = args.api_keys.as_deref().map(Keys::read).transpose()?;
     let (opened, context) = open(&args.model, &args.answers)?;
     // Before what takes long, so that an address that is taken is told at once.
@@ -76,6 +76,7 @@ pub(crate) fn run(args: ServeArgs) -> Result<ExitCode> {
     if keys.is_none() && !address.ip().is_loopback() {
         tracing::warn!("{} is open to other machines, and there are no keys: --api-keys FILE", shown(address.ip()));
     }
+    let observers = Observers::watching(&args.model, &opened)?.shared();
     let name = args.served_model_name.unwrap_or_else(|| opened.checkpoint.config().name.clone());
     let options = ServerOptions {
         served_model_name: name.clone(),
@@ -83,6 +84,8 @@ pub(crate) fn run(args: ServeArgs) -> Result<ExitCode> {
         max_body_bytes: args.max_body.0,
         max_connections: args.max_connections.get(),
         log_prompts: args.log_prompts,
+        observers,
+        audit_share: args.audit_share,
         ..ServerOptions::default()
     };
     let (server, loading) = Server::loading(listening, options);

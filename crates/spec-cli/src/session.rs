@@ -8,9 +8,10 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, anyhow};
 use indicatif::{ProgressBar, ProgressStyle};
 use spec_ascend::AscendStream;
-use spec_core::Token;
+use spec_core::{RowKernels, Token};
 use spec_cpu::{CpuModel, Isa, LoadOptions, Pool};
 use spec_model::{Checkpoint, Error, TokenKind, Tokenizer};
+use spec_runtime::audit::PlainLaws;
 use spec_runtime::{
     CachedDrafter, Chooser, DraftCache, Drafter, Engine, HostStream, LazyModel, Model, ModelConfig, ModelDrafter,
     NgramDrafter, RuntimeError, Stream, SuffixDrafter, TokenRole, TokenText, VocabularyMap, resident_memory,
@@ -91,7 +92,7 @@ impl Device {
         match args.device {
             DeviceName::Cpu => Ok(Self::Cpu(CpuDevice { parallel, kv_tokens, ..CpuDevice::new(args.threads)? })),
             DeviceName::Cuda => Err(usage(CUDA_IS_NOT_BUILT)),
-            name => Ok(Self::Ascend(Arc::new(Ascend::open(name)?))),
+            name => Ok(Self::Ascend(Arc::new(Ascend::open(name, args.trace.is_some())?))),
         }
     }
 
@@ -297,6 +298,8 @@ pub(crate) struct Session {
     stream: Option<AscendStream>,
     pub(crate) vocabulary: Arc<Vocabulary>,
     pub(crate) drafter: Option<Box<dyn Drafter>>,
+    /// The draft model, where its ids are the target's.
+    draft_model: Option<(Arc<dyn Model>, Option<AscendStream>)>,
     /// The draft model, where one drafts.
     pub(crate) draft: Option<DraftFacts>,
     pub(crate) load: Duration,
@@ -367,6 +370,7 @@ impl Session {
             drafters.push(Box::new(NgramDrafter::new()));
         }
         let notes = Notes::default();
+        let mut draft_model = None;
         let facts = draft_file.as_ref().map(|file| file.facts(opened));
         if let Some(DraftFile { checkpoint, map }) = draft_file {
             // A draft model with a smaller context of its own stops drafting there; it need not hold more.
@@ -376,6 +380,9 @@ impl Session {
                 eprintln!("{name}: it holds {own} of {context} positions; behind them it drafts nothing");
             }
             let (model, stream) = device.load_draft(checkpoint, draft_storage, own, &notes)?;
+            if map.as_ref().is_none_or(VocabularyMap::is_identity) {
+                draft_model = Some((Arc::clone(&model), stream.clone()));
+            }
             let mut drafter = ModelDrafter::new(model);
             if let Some(stream) = stream {
                 drafter = drafter.on_stream(Box::new(stream));
@@ -391,28 +398,52 @@ impl Session {
         }
         let drafter = (!drafters.is_empty()).then(|| Box::new(Chooser::new(drafters)) as Box<dyn Drafter>);
         let vocabulary = Arc::clone(&opened.vocabulary);
-        Ok(Self { device, target, stream, vocabulary, drafter, draft: facts, load: begun.elapsed(), notes, plan })
+        Ok(Self {
+            device,
+            target,
+            stream,
+            vocabulary,
+            drafter,
+            draft_model,
+            draft: facts,
+            load: begun.elapsed(),
+            notes,
+            plan,
+        })
+    }
+
+    /// What goes through rows of logits: the host, wherever they come from.
+    fn row_kernels(&self) -> Arc<dyn RowKernels> {
+        spec_cpu::row_kernels(match &self.device {
+            Device::Cpu(device) => device.isa(),
+            Device::Ascend(_) => Isa::detect(),
+        })
+    }
+
+    /// The laws that plain decoding of the target has, over `vocab` tokens.
+    pub(crate) fn plain_laws(&self, vocab: usize) -> PlainLaws {
+        self.laws(&self.target, self.stream.as_ref(), vocab)
+    }
+
+    /// The same of the draft model, if there is one over the same tokens.
+    pub(crate) fn draft_laws(&self, vocab: usize) -> Option<PlainLaws> {
+        let (model, stream) = self.draft_model.as_ref().filter(|(model, _)| model.config().vocab >= vocab)?;
+        Some(self.laws(model, stream.as_ref(), vocab))
+    }
+
+    fn laws(&self, model: &Arc<dyn Model>, stream: Option<&AscendStream>, vocab: usize) -> PlainLaws {
+        PlainLaws::new(Arc::clone(model), vocab).with_row_kernels(self.row_kernels()).on_stream(on(stream))
     }
 
     /// Where passes of the target go.
     pub(crate) fn stream(&self) -> Box<dyn Stream> {
-        match &self.stream {
-            Some(stream) => Box::new(stream.clone()),
-            None => Box::new(HostStream),
-        }
+        on(self.stream.as_ref())
     }
 
     /// An engine over the target that does not speculate.
     pub(crate) fn plain_engine(&self) -> Engine {
         let vocabulary = Arc::clone(&self.vocabulary) as Arc<dyn TokenText>;
-        // Rows of logits are the host's to go through, wherever they come from.
-        let isa = match &self.device {
-            Device::Cpu(device) => device.isa(),
-            Device::Ascend(_) => Isa::detect(),
-        };
-        Engine::new(Arc::clone(&self.target), vocabulary)
-            .with_row_kernels(spec_cpu::row_kernels(isa))
-            .on_stream(self.stream())
+        Engine::new(Arc::clone(&self.target), vocabulary).with_row_kernels(self.row_kernels()).on_stream(self.stream())
     }
 
     /// The engine that the flags ask for. The drafter goes with it.
@@ -421,6 +452,14 @@ impl Session {
             Some(drafter) => self.plain_engine().with_drafter(drafter),
             None => self.plain_engine(),
         }
+    }
+}
+
+/// A stream of a device, or the host's.
+fn on(stream: Option<&AscendStream>) -> Box<dyn Stream> {
+    match stream {
+        Some(stream) => Box::new(stream.clone()),
+        None => Box::new(HostStream),
     }
 }
 

@@ -113,7 +113,7 @@ impl DrawnLaw {
         Self { ids: Some(ids), logits, blocks, total: law.total() }
     }
 
-    #[cfg(test)]
+    #[cfg(any(test, feature = "mutants"))]
     pub(crate) fn before_filters(law: &Law<'_>) -> Self {
         let logits = law.unfiltered.to_vec();
         let blocks = Blocks::of(law.kernels(), &logits, law.scale());

@@ -26,7 +26,7 @@ pub struct Law<'a> {
     /// Sum of the weights, at temperature 1 when the law is one-hot.
     total: OnceCell<f64>,
     /// The row before top-k, top-p and min-p.
-    #[cfg(test)]
+    #[cfg(any(test, feature = "mutants"))]
     pub(crate) unfiltered: &'a [f32],
 }
 
@@ -47,7 +47,7 @@ impl<'a> Law<'a> {
             inverse_temperature,
             vocab,
             total: OnceCell::new(),
-            #[cfg(test)]
+            #[cfg(any(test, feature = "mutants"))]
             unfiltered: logits,
         }
     }

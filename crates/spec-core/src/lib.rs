@@ -19,7 +19,7 @@
 #![deny(missing_docs)]
 
 extern crate alloc;
-#[cfg(test)]
+#[cfg(any(test, feature = "mutants"))]
 extern crate std;
 
 mod choices;
@@ -30,6 +30,10 @@ mod law;
 mod length;
 mod logprob;
 mod math;
+#[cfg(feature = "mutants")]
+#[doc(hidden)]
+pub mod mutant;
+#[cfg(not(feature = "mutants"))]
 mod mutant;
 mod noise;
 mod params;

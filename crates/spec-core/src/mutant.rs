@@ -1,11 +1,12 @@
 //! Faults that engines really had, seeded into the shipped code one at a time, so that the proofs show that they see them.
-//! Outside this crate's own tests the switch is a constant and the faults are not compiled.
+//! Outside of tests the switch is a constant and the faults are not compiled. The feature `mutants` is for tests of other crates.
+#![cfg_attr(not(feature = "mutants"), allow(unreachable_pub))]
 
 /// A fault.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Mutant {
+pub enum Mutant {
     /// q is recorded before top-k, top-p and min-p, the token drawn after them.
-    #[cfg(test)]
+    #[cfg(any(test, feature = "mutants"))]
     RecordBeforeFilters,
     /// The acceptance choices of siblings share a key.
     SharedAcceptKey,
@@ -21,25 +22,25 @@ pub(crate) enum Mutant {
     KeyWithoutRound,
 }
 
-#[cfg(not(test))]
+#[cfg(not(any(test, feature = "mutants")))]
 #[inline(always)]
 pub(crate) fn is_seeded(_: Mutant) -> bool {
     false
 }
 
-#[cfg(test)]
+#[cfg(any(test, feature = "mutants"))]
 std::thread_local! {
     static SEEDED: core::cell::Cell<Option<Mutant>> = const { core::cell::Cell::new(None) };
 }
 
-#[cfg(test)]
+#[cfg(any(test, feature = "mutants"))]
 pub(crate) fn is_seeded(mutant: Mutant) -> bool {
     SEEDED.get() == Some(mutant)
 }
 
 /// Runs `work` on this thread with the fault in place.
-#[cfg(test)]
-pub(crate) fn with<T>(mutant: Mutant, work: impl FnOnce() -> T) -> T {
+#[cfg(any(test, feature = "mutants"))]
+pub fn with<T>(mutant: Mutant, work: impl FnOnce() -> T) -> T {
     SEEDED.set(Some(mutant));
     let result = work();
     SEEDED.set(None);

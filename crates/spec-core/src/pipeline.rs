@@ -180,7 +180,7 @@ impl Pipeline {
         scratch.logits.extend(scratch.keys.iter().map(|&key| key_logit(key)));
         #[allow(unused_mut)]
         let mut law = Law::new(kernels, &scratch.logits, Some(&scratch.ids), peak, inverse_temperature, vocab);
-        #[cfg(test)]
+        #[cfg(any(test, feature = "mutants"))]
         {
             law.unfiltered = row;
         }

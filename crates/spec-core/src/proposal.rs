@@ -50,7 +50,7 @@ impl Proposal<'_> {
             Self::Shared(noise) => push_all(tree, parent, law.sample_several(noise, position, width), Origin::Shared),
             Self::Sampled(siblings) => {
                 let nodes = tree.draw(parent, DrawnLaw::of(law), *siblings, width, position, choices);
-                #[cfg(test)]
+                #[cfg(any(test, feature = "mutants"))]
                 if crate::mutant::is_seeded(crate::mutant::Mutant::RecordBeforeFilters) {
                     tree.replace_last_law(DrawnLaw::before_filters(law));
                 }

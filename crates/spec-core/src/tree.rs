@@ -166,7 +166,7 @@ impl DraftTree {
         self.nodes[node.index()].confidence = Some(confidence);
     }
 
-    #[cfg(test)]
+    #[cfg(any(test, feature = "mutants"))]
     pub(crate) fn replace_last_law(&mut self, law: DrawnLaw) {
         if let Some(draws) = self.draws.last_mut() {
             draws.law = law;

@@ -58,6 +58,7 @@ impl CpuModel {
     /// [`CpuError::Tensor`] for a matrix that no kernel takes, [`CpuError::Unsupported`] and [`CpuError::Context`] for
     /// sizes, [`CpuError::Memory`] and [`CpuError::KvSize`] for memory.
     pub fn load(checkpoint: &Checkpoint, options: LoadOptions<'_>) -> Result<Self, CpuError> {
+        let begun = std::time::Instant::now();
         let config = checkpoint.config();
         let tokens = cache_tokens(&options, config.context_length);
         let LoadOptions { pool, kv, context, max_rows, isa, quant, requantize, trimmed_head, progress, .. } = options;
@@ -100,6 +101,16 @@ impl CpuModel {
         )?;
         let threads = pool.threads();
         let plural = if threads == 1 { "" } else { "s" };
+        tracing::debug!(
+            model = config.name,
+            isa = isa.name(),
+            threads,
+            context,
+            kv_blocks = blocks,
+            weight_bytes = decoder.weights.bytes(),
+            seconds = begun.elapsed().as_secs_f64(),
+            "model loaded"
+        );
         Ok(Self {
             config: ModelConfig {
                 name: config.name.clone(),

@@ -123,6 +123,7 @@ impl Pool {
                 .map_err(|source| CpuError::Thread { index, threads, source })?;
             pool.workers.push(worker);
         }
+        tracing::debug!(threads = pool.workers.len() + 1, "threads started");
         Ok(pool)
     }
 

@@ -8,6 +8,7 @@ use spec_core::{Fixed, LengthPolicy, RuleName, SamplingParams, Token};
 use spec_model::Conversation;
 use spec_runtime::{Constraint, DraftWith, Form, Grammars, Request, RequestRule, StopRules};
 
+use crate::audit::SampledAudit;
 use crate::fields::{Body, shown};
 use crate::tools::{self, ToolStyle, Tools};
 use crate::{ApiError, Language, Observers};
@@ -70,6 +71,8 @@ pub(crate) struct Composer {
     pub(crate) longest: usize,
     /// How the chat template shows tools.
     pub(crate) tool_style: ToolStyle,
+    /// Looks at a share of what is generated.
+    pub(crate) audit: Option<SampledAudit>,
 }
 
 impl Composer {
@@ -79,7 +82,13 @@ impl Composer {
             (0..language.vocab() as Token).map(|id| language.label(id).len().max(language.bytes(id).len())).max();
         let render = |conversation: &Conversation<'_>| render(&*language, conversation);
         let tool_style = ToolStyle::of(&render);
-        Self { language, limits, observers, grammars, longest: longest.unwrap_or(1).max(1), tool_style }
+        Self { language, limits, observers, grammars, longest: longest.unwrap_or(1).max(1), tool_style, audit: None }
+    }
+
+    /// Holds a share of what is generated against the target's law.
+    pub(crate) fn audited(mut self, share: f64) -> Self {
+        self.audit = (share > 0.0).then(|| SampledAudit::new(share));
+        self
     }
 
     /// The generations of a body of `/v1/completions`.
@@ -170,6 +179,10 @@ impl Composer {
                     None => format.map_or(Ok(None), |format| self.constraint(format))?,
                 };
                 request.observers = self.observers.as_ref().map_or_else(Vec::new, |observers| observers());
+                if let Some(audit) = &self.audit {
+                    // The parameters have been checked.
+                    audit.attach(&mut request, self.language.vocab()).map_err(ApiError::from)?;
+                }
                 requests.push(request);
             }
         }

@@ -27,7 +27,7 @@ fn every_metric_of_the_dashboard_is_served() {
     for variable in dashboard["templating"]["list"].as_array().expect("variables") {
         asked.extend(variable["definition"].as_str().into_iter().flat_map(names));
     }
-    let text = Metrics::default().text(&Status::default());
+    let text = Metrics::default().text(&Status::default(), None);
     // Series without a sample yet are announced all the same.
     let announced = text.lines().filter_map(|line| line.strip_prefix("# TYPE ")?.split(' ').next());
     let served: BTreeSet<String> =

@@ -5,7 +5,6 @@
 use serde_json::{Map, Value, json};
 
 use crate::ApiError;
-use crate::json::Unique;
 
 /// A field of a request's body.
 #[derive(Debug)]
@@ -135,9 +134,10 @@ impl Body {
     /// Reads a body by its table.
     ///
     /// # Errors
-    /// 400 for what is no JSON object, for a key that stands twice, and for the first field that is unknown, of another kind, or out of its range.
+    /// 400 for what is no JSON object, for a key that stands twice, for too many values, and for the first field that is unknown, of
+    /// another kind, or out of its range.
     pub(crate) fn read(bytes: &[u8], fields: &[&[Field]]) -> Result<Self, ApiError> {
-        let Unique(value) = serde_json::from_slice(bytes).map_err(|error| {
+        let value = crate::json::read(bytes).map_err(|error| {
             ApiError::new(axum::http::StatusCode::BAD_REQUEST, "invalid_json", format!("the body is no JSON: {error}"))
         })?;
         let Value::Object(map) = value else {

@@ -1,24 +1,48 @@
-//! JSON in which no key stands twice.
+//! JSON of strangers: no key stands twice, and there are not more values than memory is meant for.
 
+use std::cell::Cell;
 use std::fmt;
 
-use serde::de::{Deserialize, Deserializer, Error, MapAccess, SeqAccess, Visitor};
+use serde::de::{DeserializeSeed, Deserializer, Error, MapAccess, SeqAccess, Visitor};
 use serde_json::{Map, Value};
 
 use crate::fields::shown;
 
-/// A value whose objects, at any depth, have each key once. Of two values one would be dropped in silence.
-pub(crate) struct Unique(pub(crate) Value);
+/// Values in a text, those within others counted. Each takes some eighty bytes, and may be two in the text: a body of a few megabytes
+/// would become hundreds.
+pub(crate) const MOST_VALUES: usize = 1 << 19;
 
-impl<'de> Deserialize<'de> for Unique {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        deserializer.deserialize_any(Reader).map(Self)
+/// Reads a value whose objects, at any depth, have each key once: of two values one would be dropped in silence.
+///
+/// # Errors
+/// For what is no JSON, for a key that stands twice, and for more than [`MOST_VALUES`] values.
+pub(crate) fn read(bytes: &[u8]) -> serde_json::Result<Value> {
+    let left = Cell::new(MOST_VALUES);
+    let mut deserializer = serde_json::Deserializer::from_slice(bytes);
+    let value = Reader { left: &left }.deserialize(&mut deserializer)?;
+    deserializer.end()?;
+    Ok(value)
+}
+
+#[derive(Clone, Copy)]
+struct Reader<'a> {
+    /// Values that there may still be.
+    left: &'a Cell<usize>,
+}
+
+impl<'de> DeserializeSeed<'de> for Reader<'_> {
+    type Value = Value;
+
+    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<Value, D::Error> {
+        match self.left.get().checked_sub(1) {
+            Some(left) => self.left.set(left),
+            None => return Err(D::Error::custom(format_args!("more than {MOST_VALUES} values are in it"))),
+        }
+        deserializer.deserialize_any(self)
     }
 }
 
-struct Reader;
-
-impl<'de> Visitor<'de> for Reader {
+impl<'de> Visitor<'de> for Reader<'_> {
     type Value = Value;
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -55,7 +79,7 @@ impl<'de> Visitor<'de> for Reader {
 
     fn visit_seq<A: SeqAccess<'de>>(self, mut items: A) -> Result<Value, A::Error> {
         let mut list = Vec::new();
-        while let Some(Unique(item)) = items.next_element()? {
+        while let Some(item) = items.next_element_seed(self)? {
             list.push(item);
         }
         Ok(list.into())
@@ -67,8 +91,7 @@ impl<'de> Visitor<'de> for Reader {
             if map.contains_key(&key) {
                 return Err(A::Error::custom(format_args!("{} stands twice in an object", shown(&key.into()))));
             }
-            let Unique(value) = entries.next_value()?;
-            map.insert(key, value);
+            map.insert(key, entries.next_value_seed(self)?);
         }
         Ok(map.into())
     }
@@ -85,16 +108,24 @@ mod tests {
             r#"{"a":[true,-1,18446744073709551615,1.5,1e-400,"é\n",{}],"b":{"a":{"a":null}},"":[]}"#,
             "9007199254740993",
         ] {
-            let Unique(value) = serde_json::from_str(text).expect("JSON");
-            assert_eq!(value, serde_json::from_str::<Value>(text).expect("JSON"));
+            assert_eq!(read(text.as_bytes()).expect("JSON"), serde_json::from_str::<Value>(text).expect("JSON"));
         }
         for (text, key) in [(r#"{"a":1,"b":2,"a":1}"#, "\"a\""), (r#"{"x":[{"long":{"y":1,"y":2}}]}"#, "\"y\"")] {
-            let error = serde_json::from_str::<Unique>(text).err().expect("a refusal").to_string();
+            let error = read(text.as_bytes()).expect_err("a refusal").to_string();
             assert!(error.contains(key) && error.contains("twice"), "{error}");
         }
         // As deep as the reader goes, and no deeper.
         let nested = |depth: usize| format!("{}{}", "[".repeat(depth), "]".repeat(depth));
-        assert!(serde_json::from_str::<Unique>(&nested(100)).is_ok());
-        assert!(serde_json::from_str::<Unique>(&nested(100_000)).is_err());
+        assert!(read(nested(100).as_bytes()).is_ok());
+        assert!(read(nested(100_000).as_bytes()).is_err());
+        assert!(read(b"{} {}").is_err());
+    }
+
+    #[test]
+    fn more_values_than_memory_is_meant_for_are_refused() {
+        let list = |count: usize| format!("[{}1]", "1,".repeat(count - 1));
+        assert!(read(list(MOST_VALUES - 1).as_bytes()).is_ok());
+        let error = read(list(MOST_VALUES).as_bytes()).expect_err("one too many").to_string();
+        assert!(error.contains(&MOST_VALUES.to_string()), "{error}");
     }
 }

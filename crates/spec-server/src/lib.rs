@@ -6,6 +6,7 @@
 #![forbid(unsafe_code)]
 
 mod answers;
+mod audit;
 pub mod batch;
 mod compose;
 #[cfg(test)]

@@ -35,7 +35,8 @@ impl Loading {
 
     /// The model is there: requests are answered from now on.
     pub fn done(self, language: Arc<dyn Language>, service: Service, limits: RequestLimits) {
-        let composer = Composer::new(language, limits, self.app.options.observers.clone());
+        let composer =
+            Composer::new(language, limits, self.app.options.observers.clone()).audited(self.app.options.audit_share);
         let served = Served { composer, service };
         // Nobody else has set it: who does so is consumed.
         let _ = self.app.served.set(served);

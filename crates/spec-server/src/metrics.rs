@@ -4,6 +4,7 @@ use std::fmt::Write as _;
 use std::time::Duration;
 
 use parking_lot::Mutex;
+use spec_runtime::audit::ShadowStatus;
 use spec_runtime::{Completion, PositionStats, SpeculationStats, Status, Timings, resident_memory};
 
 /// Seconds.
@@ -100,7 +101,7 @@ impl Metrics {
     }
 
     /// The text at `/metrics`.
-    pub(crate) fn text(&self, status: &Status) -> String {
+    pub(crate) fn text(&self, status: &Status, audit: Option<ShadowStatus>) -> String {
         let counts = self.0.lock();
         let (speculation, timings) = (&counts.speculation, &counts.timings);
         let mut page = Page::default();
@@ -239,6 +240,30 @@ impl Metrics {
             "1 when the device is taken for lost.",
             f64::from(status.device_lost.is_some()),
         );
+        let audit = audit.unwrap_or_default();
+        for (name, kind, about, value) in [
+            (
+                "spec_audit_tokens_total",
+                "counter",
+                "Tokens held against the target's law (--audit-share).",
+                audit.tokens as f64,
+            ),
+            (
+                "spec_audit_impossible_tokens_total",
+                "counter",
+                "Those of them that the law does not allow.",
+                audit.impossible as f64,
+            ),
+            (
+                "spec_audit_p_value",
+                "gauge",
+                "How often chance alone would speak so much against the law at any time since the start; 1 says nothing does.",
+                audit.p_value,
+            ),
+            ("spec_audit_alarm", "gauge", "1 once that p-value was below 1e-6.", f64::from(audit.alarmed)),
+        ] {
+            page.one(name, kind, about, value);
+        }
         if let Some(bytes) = resident_memory() {
             page.one("spec_process_resident_memory_bytes", "gauge", "Resident memory of the process.", bytes as f64);
         }

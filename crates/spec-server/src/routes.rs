@@ -16,6 +16,7 @@ use axum::response::IntoResponse;
 use axum::routing::{get, post};
 use futures_util::{FutureExt, StreamExt, stream};
 use serde_json::{Value, json};
+use spec_runtime::audit::ShadowStatus;
 use spec_runtime::{Service, Status};
 use tokio::sync::{Notify, mpsc};
 use tokio::time::timeout;
@@ -392,6 +393,12 @@ async fn health(State(app): Shared) -> Response<Body> {
         "reason": status.device_lost,
         "running": status.running,
         "queued": status.queued,
+        "audit": audit(&app).map(|audit| {
+            let ShadowStatus { generations, tokens, impossible, p_value, alarmed, .. } = audit;
+            json!({
+                "generations": generations, "tokens": tokens, "impossible": impossible, "p_value": p_value, "alarm": alarmed,
+            })
+        }),
     }));
     if status.device_lost.is_some() {
         *response.status_mut() = StatusCode::SERVICE_UNAVAILABLE;
@@ -416,6 +423,11 @@ fn status(app: &App) -> Status {
     app.served.get().map(|served| served.service.status()).unwrap_or_default()
 }
 
+/// What the audit of answers has seen, where there is one.
+fn audit(app: &App) -> Option<ShadowStatus> {
+    Some(app.served.get()?.composer.audit.as_ref()?.status())
+}
+
 async fn metrics(State(app): Shared) -> impl IntoResponse {
-    typed(app.metrics.text(&status(&app)).into(), "text/plain; version=0.0.4; charset=utf-8")
+    typed(app.metrics.text(&status(&app), audit(&app)).into(), "text/plain; version=0.0.4; charset=utf-8")
 }

@@ -48,6 +48,8 @@ pub struct ServerOptions {
     pub max_connections: usize,
     /// Whether bodies of requests are logged.
     pub log_prompts: bool,
+    /// Share of the generations that are held against the target's law while they are given; 0 for none.
+    pub audit_share: f64,
     /// Asked once for each generation; `None` has none observed.
     pub observers: Option<Observers>,
 }
@@ -62,6 +64,7 @@ impl Default for ServerOptions {
             body_timeout: Duration::from_secs(30),
             max_connections: 512,
             log_prompts: false,
+            audit_share: 0.0,
             observers: None,
         }
     }

@@ -1,10 +1,10 @@
-//! Profiling: the order of calls is checked, and nothing is collected.
+//! Profiling: the order of calls is checked, and nothing is collected but the names of ranges.
 
 use crate::exports::{Out, exports};
 use crate::failure::{Failure, Outcome, argument, require};
 use acl_sys::{Status, aclprofAicoreEvents, aclprofAicoreMetrics, aclprofConfig, aclprofConfigType};
 use parking_lot::Mutex;
-use std::cell::Cell;
+use std::cell::RefCell;
 use std::ffi::{c_char, c_void};
 use std::sync::atomic::{AtomicU32, Ordering};
 
@@ -18,8 +18,32 @@ enum Phase {
 static PHASE: Mutex<Phase> = Mutex::new(Phase::Off);
 static NEXT_RANGE: AtomicU32 = AtomicU32::new(1);
 
+/// Names of ranges that are over, in the order of their ends.
+static ENDED: Mutex<Vec<String>> = Mutex::new(Vec::new());
+
+/// Ranges that are kept: a program that runs long ends more.
+const KEPT: usize = 10_000;
+
 thread_local! {
-    static DEPTH: Cell<u32> = const { Cell::new(0) };
+    /// Names of the ranges that this thread has open, the innermost last.
+    static OPEN: RefCell<Vec<String>> = const { RefCell::new(Vec::new()) };
+}
+
+/// What `aclprofCreateStamp` makes.
+#[derive(Default)]
+struct Stamp {
+    message: String,
+}
+
+/// Names of the ranges that have ended since this was asked last, the first ten thousand of them.
+pub(crate) fn take_ranges() -> Vec<String> {
+    std::mem::take(&mut *ENDED.lock())
+}
+
+/// The marker behind a pointer of `aclprofCreateStamp`.
+fn stamp_at(stamp: *mut c_void) -> Result<*mut Stamp, Failure> {
+    require(!stamp.is_null(), || argument("the marker is null"))?;
+    Ok(stamp.cast())
 }
 
 fn step(from: Phase, to: Phase) -> Outcome {
@@ -37,14 +61,6 @@ fn step(from: Phase, to: Phase) -> Outcome {
     let repeated = from == Phase::Off && *phase == Phase::Ready;
     let status = if repeated { Status::ACL_ERROR_PROF_ALREADY_RUN } else { status };
     Err(Failure::new(status, text))
-}
-
-/// Frees what was made as a boxed number.
-fn free(pointer: *mut c_void, what: &str) -> Outcome {
-    require(!pointer.is_null(), || argument(format!("the {what} is null")))?;
-    // SAFETY: it was made here from a box of this type, by the caller's contract, and is given back once.
-    drop(unsafe { Box::from_raw(pointer.cast::<u64>()) });
-    Ok(())
 }
 
 exports! {
@@ -70,7 +86,10 @@ exports! {
 
     /// Frees that.
     fn aclprofDestroyConfig(config: *const aclprofConfig) {
-        free(config.cast_mut().cast(), "configuration")
+        require(!config.is_null(), || argument("the configuration is null"))?;
+        // SAFETY: it was made here from a box of this type, by the caller's contract, and is given back once.
+        drop(unsafe { Box::from_raw(config.cast_mut().cast::<u64>()) });
+        Ok(())
     }
 
     /// Accepts a wish.
@@ -92,17 +111,26 @@ exports! {
 
     /// Makes a marker.
     fn aclprofCreateStamp() -> *mut c_void, else std::ptr::null_mut(), {
-        Ok(Box::into_raw(Box::new(0u64)).cast())
+        Ok(Box::into_raw(Box::<Stamp>::default()).cast())
     }
 
     /// Frees a marker.
     fn aclprofDestroyStamp(stamp: *mut c_void) -> (), else (), {
-        free(stamp, "marker")
+        let stamp = stamp_at(stamp)?;
+        // SAFETY: it was made here from a box of this type, by the caller's contract, and is given back once.
+        drop(unsafe { Box::from_raw(stamp) });
+        Ok(())
     }
 
     /// Labels a marker.
     fn aclprofSetStampTraceMessage(stamp: *mut c_void, message: *const c_char, length: u32) {
-        require(!stamp.is_null() && !message.is_null() && length > 0, || argument("a marker and a text are needed"))
+        let stamp = stamp_at(stamp)?;
+        require(!message.is_null() && length > 0, || argument("a text is needed"))?;
+        // SAFETY: the text has as many bytes, by the caller's contract.
+        let text = unsafe { std::slice::from_raw_parts(message.cast::<u8>(), length as usize) };
+        // SAFETY: the marker is alive and used by one call at a time, by the caller's contract.
+        unsafe { (*stamp).message = String::from_utf8_lossy(text).into_owned() };
+        Ok(())
     }
 
     /// Marks a moment.
@@ -112,15 +140,20 @@ exports! {
 
     /// Opens a range on this thread.
     fn aclprofPush(stamp: *mut c_void) {
-        require(!stamp.is_null(), || argument("the marker is null"))?;
-        DEPTH.set(DEPTH.get() + 1);
+        let stamp = stamp_at(stamp)?;
+        // SAFETY: the marker is alive and used by one call at a time, by the caller's contract.
+        let name = unsafe { (*stamp).message.clone() };
+        OPEN.with_borrow_mut(|open| open.push(name));
         Ok(())
     }
 
     /// Closes the innermost range.
     fn aclprofPop() {
-        require(DEPTH.get() > 0, || argument("no range is open on this thread"))?;
-        DEPTH.set(DEPTH.get() - 1);
+        let name = OPEN.with_borrow_mut(Vec::pop).ok_or_else(|| argument("no range is open on this thread"))?;
+        let mut ended = ENDED.lock();
+        if ended.len() < KEPT {
+            ended.push(name);
+        }
         Ok(())
     }
 

@@ -1,7 +1,8 @@
 //! What fails fails with its name, meaning and advice; nothing leaks; a later request works, or says that the device is
 //! lost.
 
-use std::sync::Arc;
+use std::io::Write;
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use spec_ascend::{AscendDevice, AscendError, AscendModel, AscendStream, DeviceOptions};
@@ -18,6 +19,21 @@ fn inject(fault: &str) {
 
 fn no_more_faults() {
     ascend_sim::configure("delay=0").expect("a configuration");
+}
+
+/// What was logged.
+#[derive(Clone, Default)]
+struct Log(Arc<Mutex<Vec<u8>>>);
+
+impl Write for Log {
+    fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+        self.0.lock().expect("no panic holds it").extend_from_slice(bytes);
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> std::io::Result<()> {
+        Ok(())
+    }
 }
 
 #[track_caller]
@@ -82,8 +98,15 @@ fn a_kernel_that_hangs_is_ended_by_the_device_and_the_request_says_so() {
     let mut limits = DeviceOptions::default();
     limits.kernel_timeout = Duration::from_secs(1);
     with_options("delay=0", limits, |device| {
-        let error = between(device, "task.PagedAttention:9:hang");
+        let log = Log::default();
+        let subscriber = {
+            let log = log.clone();
+            tracing_subscriber::fmt().with_writer(move || log.clone()).finish()
+        };
+        let error = tracing::subscriber::with_default(subscriber, || between(device, "task.PagedAttention:9:hang"));
         assert_says(&error, &["ACL_ERROR_RT_AICORE_TIMEOUT", "507014", "did not end"]);
+        let log = String::from_utf8(log.0.lock().expect("no panic holds it").clone()).expect("text");
+        assert!(log.lines().any(|line| line.contains("kernel timeout") && line.contains("507014")), "{log}");
     });
 }
 

@@ -1,5 +1,7 @@
 //! What `--help` says beyond the list of flags: examples, and the questions that the list does not answer.
 
+use spec_core::LENGTH_POLICIES;
+
 /// Below `spec --help`.
 pub(super) const OVERVIEW: &str = "\
 Examples:
@@ -34,6 +36,20 @@ Examples:
   printf 'What is a tree?\\nAnd a wood?\\n' | spec chat --model MODEL.gguf --json
 
 --help says which drafter to use, and what can be typed.";
+
+/// Below `spec audit --help`.
+pub(super) const AUDIT: &str = "\
+Examples:
+  spec audit --model MODEL.gguf --rule rejection --temperature 0.8 -p 'Once upon a time'
+  spec audit --model MODEL.gguf --draft-model SMALLER.gguf --all --prompts DIR --draws 1000
+
+Every emitted token is held against the law that plain decoding has at that
+place, computed by passes of their own. Under greedy and coupled the texts are
+also compared token by token. A lossy rule is measured. The models are held
+twice where a draft model is given; five tokens are drafted a round unless
+--draft-len or --length-policy says otherwise. Exit codes: 0 consistent, or lossy as the
+rule says; 1 it differs, or there were too few tokens; 2 the command line was
+wrong.";
 
 /// Below `spec batch --help`.
 pub(super) const BATCH: &str = "\
@@ -71,6 +87,15 @@ Examples:
 
 The last run is kept as figures alone, without its text, in spec/last-run.jsonl
 of $XDG_CACHE_HOME or ~/.cache. --no-last-run, or SPEC_NO_LAST_RUN=1, keeps none.";
+
+/// Below `spec profile --help`.
+pub(super) const PROFILE: &str = "\
+Examples:
+  spec profile -o NAME -- generate --model MODEL.gguf -p 'def fibonacci(n):'
+  spec profile stats NAME.json
+
+The lanes are the host, the draft's stream and the target's; the counters are
+acceptance and memory.";
 
 /// Below `spec bench sweep --help`.
 pub(super) const SWEEP: &str = "\
@@ -128,4 +153,13 @@ pub(super) fn chat_long() -> String {
 /// Without the pointer to the long help, which this is.
 fn examples(short: &str) -> &str {
     short.rsplit_once("\n\n").map_or(short, |(examples, _)| examples)
+}
+
+/// Below `--length-policy`.
+pub(super) fn length_policies() -> String {
+    let mut help = String::from("How many tokens to guess, round by round:\n");
+    for entry in &LENGTH_POLICIES {
+        help += &format!("  {}[:x]: {}; x is {} when not given\n", entry.name, entry.summary, entry.parameter);
+    }
+    help
 }

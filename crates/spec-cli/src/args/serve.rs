@@ -33,6 +33,10 @@ pub(crate) struct ServeArgs {
     #[arg(long, help_heading = "Service")]
     pub(crate) log_prompts: bool,
 
+    /// Hold this share of the answers, from 0 to 1, against the target's law; what comes of it is at /health and /metrics
+    #[arg(long, value_name = "SHARE", default_value_t = 0.0, value_parser = share, help_heading = "Service")]
+    pub(crate) audit_share: f64,
+
     #[command(flatten)]
     pub(crate) answers: AnswersArgs,
 
@@ -89,6 +93,11 @@ pub(crate) struct BatchArgs {
 
     #[command(flatten)]
     pub(crate) answers: AnswersArgs,
+}
+
+fn share(text: &str) -> Result<f64, String> {
+    let within = |share: &f64| (0.0..=1.0).contains(share);
+    text.parse().ok().filter(within).ok_or_else(|| "give a number from 0 to 1, such as 0.01".into())
 }
 
 pub(super) fn batch(text: &str) -> Result<usize, String> {

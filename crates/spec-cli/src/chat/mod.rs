@@ -83,7 +83,7 @@ impl<'a> Chat<'a> {
         if context > trained || context == 0 {
             return Err(usage(format!("--context {context}: the model was trained for {trained} positions")));
         }
-        let observers = Observers::open(&args.records, vocab)?.keeping(args.last_run);
+        let observers = Observers::open(&args.records, &args.model, &opened)?.keeping(args.last_run);
         let mut session = Session::load(&args.model, &opened, context)?;
         let engine = session.engine();
         let mut chat = Self {

@@ -136,6 +136,11 @@ impl CommandLine {
         (!values.is_empty()).then(|| values.join(" "))
     }
 
+    /// A variable of the environment; `None` when it is empty too.
+    pub(crate) fn variable(&self, name: &str) -> Option<&str> {
+        self.environment.get(name).map(String::as_str).filter(|value| !value.is_empty())
+    }
+
     fn leaf(&self) -> &Command {
         leaf(&self.command, &self.path)
     }

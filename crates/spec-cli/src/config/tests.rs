@@ -18,12 +18,17 @@ fn seen(words: &[String], environment: &[(String, String)]) -> Result<String, St
 }
 
 /// Commands with flags worth keeping, and what they cannot do without.
+<<<<<<< HEAD
 fn commands() -> [(Vec<&'static str>, Vec<&'static str>); 11] {
+=======
+fn commands() -> [(Vec<&'static str>, Vec<&'static str>); 12] {
+>>>>>>> main
     [
         (vec!["generate"], vec!["--model=m.gguf", "--prompt=p"]),
         (vec!["chat"], vec!["--model=m.gguf"]),
         (vec!["serve"], vec!["--model=m.gguf"]),
         (vec!["batch"], vec!["--model=m.gguf", "--input=i", "--output=o"]),
+        (vec!["audit"], vec!["--model=m.gguf", "--prompt=p"]),
         (vec!["inspect"], vec!["--model=m.gguf"]),
         (vec!["demo"], vec!["--model=m.gguf", "--prompts=p"]),
         (vec!["bench", "forward"], vec!["--model=m.gguf"]),
@@ -112,7 +117,16 @@ fn variables_of_two_flags_are_never_one() {
     let mut names = BTreeMap::new();
     collect(&Cli::command(), &mut names);
     // Variables that mean something else.
-    for name in ["SPEC_CPU_ISA", "SPEC_MODELS", "SPEC_ASCEND_SIM", "SPEC_ATB_MAX_WS_SIZE", "SPEC_CONFIG"] {
+    for name in [
+        "SPEC_CPU_ISA",
+        "SPEC_MODELS",
+        "SPEC_ASCEND_SIM",
+        "SPEC_ATB_MAX_WS_SIZE",
+        "SPEC_CONFIG",
+        "SPEC_LOG",
+        "SPEC_LOG_FORMAT",
+        "SPEC_DECODE_DEBUG",
+    ] {
         assert!(!names.contains_key(name), "{name}");
     }
 }

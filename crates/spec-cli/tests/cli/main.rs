@@ -1,9 +1,11 @@
 //! The binary, as a user runs it, on tiny models.
 
+mod audit;
 mod batch;
 mod chat;
 mod devices;
 mod explain;
+mod logs;
 mod memory;
 mod real;
 mod records;

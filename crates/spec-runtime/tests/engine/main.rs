@@ -1,6 +1,7 @@
 //! The engine over models that read their own cache back, so that any misplaced row shows in the text.
 
 mod ahead;
+mod audit;
 mod chooser;
 mod constraint;
 mod decisions;

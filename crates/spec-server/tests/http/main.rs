@@ -1,6 +1,7 @@
 //! The service over sockets: what a client sends, byte for byte, and what it gets.
 
 mod answers;
+mod audit;
 mod client;
 mod faults;
 mod loading;
