@@ -31,7 +31,7 @@ pub(crate) use tools::{
     Bench, BenchArgs, BenchForwardArgs, CompletionsArgs, DemoArgs, DoctorArgs, InspectArgs, LogitsKind, ManArgs,
     PullArgs, QuantizeArgs, TokenizeArgs,
 };
-pub(crate) use tune::TuneArgs;
+pub(crate) use tune::{Search, TuneArgs, TuneEpsilonArgs};
 
 use crate::color::{ColorKind, Shown};
 use crate::device::DeviceName;

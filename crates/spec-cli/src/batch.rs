@@ -26,14 +26,15 @@ pub(crate) fn run(args: BatchArgs) -> Result<ExitCode> {
     let (opened, context) = serve::open(&args.model, &args.answers)?;
     let at_once = args.answers.max_batch;
     // A request may ask for several answers, which wait for each other and are not refused.
-    let observers = Observers::watching(&args.model, &opened)?.shared();
+    let observers = Observers::open(&args.records, &args.model, &opened)?;
+    let room = (context, 64 * at_once);
     let Ready { language, service, limits, name, .. } =
-        serve::load(args.model, &args.answers, &opened, context, 64 * at_once, &|_, _| {})?;
+        serve::load(args.model, &args.answers, &opened, room, ("batch", &observers), &|_, _| {})?;
     let options = ServerOptions {
         served_model_name: name,
         max_body_bytes: MOST_BYTES,
         body_timeout: std::time::Duration::MAX,
-        observers,
+        observers: Some(observers.shared()),
         ..ServerOptions::default()
     };
     let local = Local::new(language, service, limits, options)?;

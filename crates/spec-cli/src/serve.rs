@@ -15,6 +15,7 @@ use spec_server::{Keys, Language, Listening, RequestLimits, Server, ServerError,
 use crate::args::{AnswersArgs, ModelArgs, ServeArgs};
 use crate::memory::{Room, Run, Size};
 use crate::observers::Observers;
+use crate::record;
 use crate::session::{Opened, Session, Vocabulary};
 use crate::usage;
 
@@ -76,7 +77,7 @@ pub(crate) fn run(args: ServeArgs) -> Result<ExitCode> {
     if keys.is_none() && !address.ip().is_loopback() {
         tracing::warn!("{} is open to other machines, and there are no keys: --api-keys FILE", shown(address.ip()));
     }
-    let observers = Observers::watching(&args.model, &opened)?.shared();
+    let observers = Observers::open(&args.records, &args.model, &opened)?;
     let name = args.served_model_name.unwrap_or_else(|| opened.checkpoint.config().name.clone());
     let options = ServerOptions {
         served_model_name: name.clone(),
@@ -84,7 +85,7 @@ pub(crate) fn run(args: ServeArgs) -> Result<ExitCode> {
         max_body_bytes: args.max_body.0,
         max_connections: args.max_connections.get(),
         log_prompts: args.log_prompts,
-        observers,
+        observers: Some(observers.shared()),
         audit_share: args.audit_share,
         ..ServerOptions::default()
     };
@@ -93,7 +94,7 @@ pub(crate) fn run(args: ServeArgs) -> Result<ExitCode> {
     let loader = std::thread::Builder::new().name("loader".into()).spawn(move || -> Result<MemoryWatch> {
         let progress = |done, total| loading.progress(done, total);
         let Ready { language, service, limits, drafter, watch, plan, .. } =
-            load(args.model, &args.answers, &opened, context, args.max_queue, &progress)?;
+            load(args.model, &args.answers, &opened, (context, args.max_queue), ("serve", &observers), &progress)?;
         if let Some(plan) = plan {
             eprint!("memory, at most:\n{}", plan.table());
         }
@@ -150,8 +151,8 @@ pub(crate) fn load(
     model: ModelArgs,
     answers: &AnswersArgs,
     opened: &Opened,
-    context: usize,
-    max_queue: usize,
+    (context, max_queue): (usize, usize),
+    (command, observers): (&str, &Observers),
     progress: &dyn Fn(usize, usize),
 ) -> Result<Ready> {
     let room = Room { context, parallel: answers.max_batch, kv_tokens: answers.kv_tokens };
@@ -172,6 +173,9 @@ pub(crate) fn load(
     })?;
     let engine = session.engine();
     let drafter = engine.drafter().unwrap_or("none").to_owned();
+    let run = record::Run::of(command, &model, opened, &session, (&drafter, context));
+    observers.begin(&run);
+    observers.watch(&run, |warning| tracing::warn!("{warning}"));
     let scheduling = SchedulerOptions { max_running: answers.max_batch, max_queue, ..SchedulerOptions::default() };
     let service = Service::start(Scheduler::new(engine, scheduling))?;
     let name = opened.checkpoint.config().name.clone();

@@ -64,6 +64,7 @@ pub(super) const TUNE: &str = "\
 Examples:
   spec demo --model MODEL.gguf --prompts DIR --length-policy survey --record rounds.jsonl
   spec tune rounds.jsonl
+  spec tune epsilon --model MODEL.gguf --draft-model SMALLER.gguf --prompts DIR
 
 A survey drafts every length in turn, so that the record has a price for each.
 Records of one target are taken together, of one drafter a table each.";

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 
 use clap::Args;
 
-use super::ModelArgs;
+use super::{ModelArgs, RecordArgs};
 use crate::memory::Size;
 
 #[derive(Debug, Args)]
@@ -39,6 +39,9 @@ pub(crate) struct ServeArgs {
 
     #[command(flatten)]
     pub(crate) answers: AnswersArgs,
+
+    #[command(flatten)]
+    pub(crate) records: RecordArgs,
 
     /// Answers that may wait beside; more are refused with 429
     #[arg(long, value_name = "N", default_value_t = 64, help_heading = "Limits")]
@@ -93,6 +96,9 @@ pub(crate) struct BatchArgs {
 
     #[command(flatten)]
     pub(crate) answers: AnswersArgs,
+
+    #[command(flatten)]
+    pub(crate) records: RecordArgs,
 }
 
 fn share(text: &str) -> Result<f64, String> {

@@ -4,7 +4,7 @@ mod forward;
 mod sweep;
 
 pub(crate) use forward::forward;
-pub(crate) use sweep::sweep;
+pub(crate) use sweep::{bleu, sweep};
 
 /// The value below which the share `q` of the values lies; sorts them. 0 of nothing.
 fn quantile(values: &mut [f64], q: f64) -> f64 {

@@ -18,11 +18,7 @@ fn seen(words: &[String], environment: &[(String, String)]) -> Result<String, St
 }
 
 /// Commands with flags worth keeping, and what they cannot do without.
-<<<<<<< HEAD
-fn commands() -> [(Vec<&'static str>, Vec<&'static str>); 11] {
-=======
-fn commands() -> [(Vec<&'static str>, Vec<&'static str>); 12] {
->>>>>>> main
+fn commands() -> [(Vec<&'static str>, Vec<&'static str>); 13] {
     [
         (vec!["generate"], vec!["--model=m.gguf", "--prompt=p"]),
         (vec!["chat"], vec!["--model=m.gguf"]),
@@ -32,6 +28,7 @@ fn commands() -> [(Vec<&'static str>, Vec<&'static str>); 12] {
         (vec!["inspect"], vec!["--model=m.gguf"]),
         (vec!["demo"], vec!["--model=m.gguf", "--prompts=p"]),
         (vec!["bench", "forward"], vec!["--model=m.gguf"]),
+        (vec!["tune", "epsilon"], vec!["--model=m.gguf", "--prompts=p"]),
         (vec!["bench", "sweep"], vec!["--model=m.gguf", "--prompts=p", "--out=o"]),
         (vec!["quantize"], vec!["--type=q8_0", "in.gguf", "out.gguf"]),
         (vec!["doctor"], vec![]),

@@ -65,9 +65,10 @@ impl Run {
             draft: session.draft.as_ref().map(|draft| draft.model.clone()),
             drafter: drafter.to_owned(),
             rule: None,
-            length_policy: match (model.draft_len, model.length_policy) {
-                (DraftLen::Tokens(tokens), _) => format!("fixed:{tokens}"),
-                (DraftLen::Auto, policy) => policy.unwrap_or_default().to_string(),
+            length_policy: match (model.preset, model.draft_len, model.length_policy) {
+                (Some(preset), _, _) => format!("fixed:{}", preset.tokens()),
+                (None, DraftLen::Tokens(tokens), _) => format!("fixed:{tokens}"),
+                (None, DraftLen::Auto, policy) => policy.unwrap_or_default().to_string(),
             },
             temperature: None,
             prompt_tokens: None,

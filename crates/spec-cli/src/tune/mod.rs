@@ -1,6 +1,7 @@
 //! `spec tune`: records replayed under every length policy, and what to set.
 
 mod costs;
+mod epsilon;
 mod evaluate;
 mod replay;
 #[cfg(test)]
@@ -14,11 +15,14 @@ use std::process::ExitCode;
 use anyhow::Result;
 use serde_json::{Value, json};
 
-use crate::args::TuneArgs;
+use crate::args::{Search, TuneArgs};
 use crate::record::{self, Record};
 use evaluate::{Evaluation, evaluate};
 
 pub(crate) fn run(args: &TuneArgs) -> Result<ExitCode> {
+    if let Some(Search::Epsilon(args)) = &args.search {
+        return epsilon::run(args);
+    }
     let records = args.files.iter().map(|path| record::read(path)).collect::<Result<Vec<Record>>>()?;
     let evaluations = evaluate(&records);
     if evaluations.is_empty() {

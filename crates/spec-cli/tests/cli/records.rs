@@ -72,6 +72,27 @@ fn a_demo_records_each_of_its_requests() {
 }
 
 #[test]
+fn a_batch_records_each_of_its_requests() {
+    let files = Files::new();
+    let body = |seed: u32| format!(r#"{{"model":"m","prompt":"go on and on","max_tokens":12,"seed":{seed}}}"#);
+    let line = |seed: u32| {
+        format!(r#"{{"custom_id":"{seed}","method":"POST","url":"/v1/completions","body":{}}}"#, body(seed)) + "\n"
+    };
+    std::fs::write(files.path("requests.jsonl"), line(1) + &line(2) + &line(3)).expect("a file");
+    files
+        .spec(
+            "batch --model target.gguf --input requests.jsonl --output results.jsonl --context 64 --record batch.jsonl",
+        )
+        .ok();
+    let ends = files.lines("batch.jsonl", "end");
+    let said: usize = ends.iter().map(|end| number(&end["completion_tokens"])).sum();
+    let results = std::fs::read_to_string(files.path("results.jsonl")).expect("the file");
+    let results = results.lines().map(|line| serde_json::from_str::<Value>(line).expect("JSON"));
+    let answered: usize = results.map(|line| number(&line["response"]["body"]["usage"]["completion_tokens"])).sum();
+    assert_eq!((ends.len(), said), (3, answered));
+}
+
+#[test]
 fn what_cannot_be_recorded_or_tuned_by_is_refused_in_one_line() {
     let files = Files::new();
     std::fs::write(files.path("foreign.jsonl"), "{\"custom_id\": 1}\n").expect("a file");
@@ -99,7 +120,8 @@ fn a_record_is_tuned_by() {
     assert_eq!(settings.len(), 12, "fixed 0 to 8, and three that adapt");
     assert_eq!(settings[0]["speedup"], 1.0);
     assert!(settings.iter().all(|setting| setting["tokens_per_second"].as_f64() > Some(0.0)), "{settings:?}");
-    assert_eq!(number(&drafter["tokens"]), 119);
+    let end = &files.lines("rounds.jsonl", "end")[0];
+    assert_eq!(number(&drafter["tokens"]), number(&end["completion_tokens"]) - 1, "the first is of the prompt");
     let shown = files.spec("tune rounds.jsonl").ok().out();
     let flags = drafter["recommended"]["flags"].as_str().expect("flags");
     assert!(shown.contains(&format!("recommended: {flags}")), "{shown}");
@@ -177,7 +199,11 @@ fn an_epsilon_follows_latency_from_0_to_its_maximum() {
     let accepted = |answer: &Value| answer["speculation"]["acceptance_rate"].as_f64().expect("a rate");
     assert!(accepted(&exact) < accepted(&late) && accepted(&late) < accepted(&open), "step by step");
 
-    for rule in ["", "--rule greedy", "--rule typical"] {
+    let bound = answer("--rule epsilon:1 --epsilon-latency 0.000001 --loss-budget 0");
+    assert_eq!(bound["tokens"], answer("--rule greedy")["tokens"], "the budget binds, however late tokens are");
+    assert!(number(&bound["speculation"]["drafted"]) > 0);
+
+    for rule in ["--draft-width 1", "--rule greedy", "--rule typical"] {
         files.spec(&format!("{base} {rule} --epsilon-latency 20")).refused(2, &["--epsilon-latency", "epsilon:x"]);
     }
     files
@@ -201,15 +227,53 @@ fn training_data_is_written_when_it_is_asked_for_up_to_its_limit() {
         tops.extend(round["targets"].as_array().expect("a list").clone());
         drafted += round["drafted"].as_array().expect("a list").len();
     }
-    assert_eq!(emitted, ids(&got["tokens"]));
+    // An end token is emitted and not shown.
+    let shown = ids(&got["tokens"]);
+    assert_eq!(emitted[..shown.len()], shown);
+    assert!(emitted.len() <= shown.len() + 1, "{emitted:?}");
     assert_eq!(drafted, number(&got["speculation"]["drafted"]));
     let reported: Vec<Value> = got["logprobs"].as_array().expect("a list").iter().map(|l| l["top"].clone()).collect();
-    assert_eq!(tops, reported, "the target's own, as --logprobs has them");
+    assert_eq!(tops[..shown.len()], reported, "the target's own, as --logprobs has them");
 
-    let ran = files.spec(&format!("{base} --record-training short.jsonl --record-limit 3kB"));
+    let ran = files.spec(&format!("{base} --record-training short.jsonl --record-limit 8kB"));
     let warnings = ran.err().lines().filter(|line| line.contains("--record-training")).count();
     assert_eq!((warnings, &ran.json()["tokens"]), (1, &got["tokens"]), "{}", ran.err());
     let bytes = std::fs::metadata(files.path("short.jsonl")).expect("the file").len();
-    assert!((1000..=3000).contains(&bytes), "{bytes}");
+    assert!((4000..=8000).contains(&bytes), "{bytes}");
     assert!(!files.lines("short.jsonl", "round").is_empty(), "whole lines");
+}
+
+#[test]
+fn the_largest_epsilon_within_a_limit_of_bleu_is_found() {
+    let files = Files::new();
+    std::fs::create_dir(files.path("prompts")).expect("a folder");
+    for (name, text) in [("one", "aba aba aba"), ("two", "go on and on and on")] {
+        std::fs::write(files.path(&format!("prompts/{name}.txt")), text).expect("a file");
+    }
+    let prompts = files.path("prompts").display().to_string();
+    let tuned = |limit: &str| {
+        let line = "tune epsilon --model target.gguf --draft model --draft-model draft.gguf -n 30 --json --prompts";
+        let words: Vec<&str> = line.split(' ').chain([&*prompts, "--max-bleu-drop", limit]).collect();
+        files.spec_words(&words).json()
+    };
+    let any = tuned("100%");
+    assert_eq!(any["recommended"]["epsilon"], 1.0, "{any}");
+    let drop = |figures: &Value| figures["bleu_drop"].as_f64().expect("a number");
+    assert_eq!((drop(&any["greedy"]), &any["greedy"]["same"]), (0.0, &1.0.into()), "greedy is exact");
+    let tried = any["tried"].as_array().expect("a list");
+    let most = tried.iter().map(|tried| drop(&tried["figures"])).fold(0.0, f64::max);
+    assert!(most > 1.0, "a tolerance of 1 keeps what a foreign draft model says: {any}");
+    // A limit between what is free and what that costs.
+    let some = tuned(&format!("{}%", most / 2.0));
+    for tried in some["tried"].as_array().expect("a list") {
+        let is_within = drop(&tried["figures"]) <= most / 2.0;
+        let best = some["recommended"]["epsilon"].as_f64().unwrap_or(-1.0);
+        let epsilon = tried["epsilon"].as_f64().expect("a number");
+        assert!(is_within || epsilon > best, "{epsilon} costs too much, and {best} was recommended: {some}");
+    }
+    let line = "tune epsilon --model target.gguf --draft none --prompts";
+    let words: Vec<&str> = line.split(' ').chain([&*prompts]).collect();
+    files.spec_words(&words).refused(2, &["--draft none"]);
+    let words: Vec<&str> = line.split(' ').chain([&*prompts, "--max-bleu-drop", "much"]).collect();
+    files.spec_words(&words).refused(2, &["--max-bleu-drop", "0.3%"]);
 }

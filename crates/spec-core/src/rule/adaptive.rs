@@ -2,7 +2,8 @@ use alloc::sync::Arc;
 use core::sync::atomic::{AtomicU32, Ordering};
 
 use crate::{
-    AcceptanceRule, Choices, DraftTree, Epsilon, EpsilonPublished, Outcome, Proposal, RuleName, TargetLaws, VerifyError,
+    AcceptanceRule, Choices, DraftTree, Epsilon, EpsilonPublished, LossBudget, Outcome, Proposal, RuleName, TargetLaws,
+    VerifyError,
 };
 
 /// How far a tolerance is open, in steps from closed to its maximum; clones turn the same one. What turns it while a generation runs,
@@ -91,6 +92,10 @@ impl AcceptanceRule for AdaptiveEpsilon {
         self.now(|rule| rule.needs_confidence())
     }
 
+    fn keeps_budgets(&self) -> bool {
+        true
+    }
+
     fn verify(
         &self,
         tree: &DraftTree,
@@ -98,5 +103,15 @@ impl AcceptanceRule for AdaptiveEpsilon {
         choices: &mut dyn Choices,
     ) -> Result<Outcome, VerifyError> {
         self.now(|rule| rule.verify(tree, target, choices))
+    }
+
+    fn verify_within(
+        &self,
+        budget: LossBudget,
+        tree: &DraftTree,
+        target: &mut dyn TargetLaws,
+        choices: &mut dyn Choices,
+    ) -> Result<Outcome, VerifyError> {
+        self.now(|rule| rule.verify_within(budget, tree, target, choices))
     }
 }

@@ -23,6 +23,8 @@ use crate::{demo, usage};
 use figures::Study;
 use quality::Teacher;
 
+pub(crate) use quality::bleu;
+
 /// Tokens of the runs before the first that counts: they load the draft model, fill caches, and show what a drafter cannot do.
 const WARM_UP: usize = 8;
 

@@ -15,7 +15,7 @@ const ROWS: usize = 32;
 
 /// Corpus BLEU of texts against one reference each, 0 to 100, without smoothing; words as `mteval-v13a` splits them, characters where a
 /// writing has no spaces. Texts that are equal have 100, also where they are too short for four words.
-pub(super) fn bleu(references: &[&str], texts: &[&str]) -> f64 {
+pub(crate) fn bleu(references: &[&str], texts: &[&str]) -> f64 {
     if references == texts {
         return 100.0;
     }
