@@ -34,7 +34,7 @@ pub(crate) fn run(args: BatchArgs) -> Result<ExitCode> {
         served_model_name: name,
         max_body_bytes: MOST_BYTES,
         body_timeout: std::time::Duration::MAX,
-        observers: observers.shared(),
+        observers: Some(observers.shared()),
         ..ServerOptions::default()
     };
     let local = Local::new(language, service, limits, options)?;

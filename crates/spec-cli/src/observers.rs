@@ -84,12 +84,10 @@ impl Observers {
         }
     }
 
-    /// Makes those of each generation of a service; `None` where nobody observes.
-    pub(crate) fn shared(&self) -> Option<spec_server::Observers> {
+    /// Makes those of each generation of a service. What runs, and whether that needs watching, is known once it is loaded.
+    pub(crate) fn shared(&self) -> spec_server::Observers {
         let observers = self.clone();
-        let any =
-            self.decisions.is_some() || self.trace.is_some() || self.recorder.is_some() || self.training.is_some();
-        any.then(|| Arc::new(move || observers.for_request()) as spec_server::Observers)
+        Arc::new(move || observers.for_request())
     }
 
     /// The observers of a generation.

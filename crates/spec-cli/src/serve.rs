@@ -85,7 +85,7 @@ pub(crate) fn run(args: ServeArgs) -> Result<ExitCode> {
         max_body_bytes: args.max_body.0,
         max_connections: args.max_connections.get(),
         log_prompts: args.log_prompts,
-        observers: observers.shared(),
+        observers: Some(observers.shared()),
         audit_share: args.audit_share,
         ..ServerOptions::default()
     };
@@ -173,7 +173,9 @@ pub(crate) fn load(
     })?;
     let engine = session.engine();
     let drafter = engine.drafter().unwrap_or("none").to_owned();
-    observers.begin(&record::Run::of(command, &model, opened, &session, (&drafter, context)));
+    let run = record::Run::of(command, &model, opened, &session, (&drafter, context));
+    observers.begin(&run);
+    observers.watch(&run, |warning| tracing::warn!("{warning}"));
     let scheduling = SchedulerOptions { max_running: answers.max_batch, max_queue, ..SchedulerOptions::default() };
     let service = Service::start(Scheduler::new(engine, scheduling))?;
     let name = opened.checkpoint.config().name.clone();
