@@ -156,7 +156,8 @@ impl AscendDevice {
         if !is_gone && in_a_row < FAULTS_IN_A_ROW {
             return error.into();
         }
-        tracing::error!(device = self.name(), %status, "the device is lost");
+        // Whoever asked for the work is told by the error.
+        tracing::info!(device = self.name(), %status, "the device is lost");
         let cause = if is_gone { error.to_string() } else { format!("{in_a_row} faults in a row, the last: {error}") };
         AscendError::Lost { cause: self.0.lost.get_or_init(|| cause).clone() }
     }

@@ -58,7 +58,9 @@ fn threads_are_compared_with_cores() {
     assert!(!names(&all).iter().any(|name| name.contains("threads")), "{all}");
     if cores > 1 {
         let one = run(1);
-        assert_eq!(first(&one), "too-few-threads", "{one}");
+        // Beside it only what drafts would bring if they stood, which nobody knows.
+        let known: Vec<&str> = names(&one).into_iter().filter(|&name| name != "speculation-off").collect();
+        assert_eq!(known.first(), Some(&"too-few-threads"), "{one}");
     }
 }
 

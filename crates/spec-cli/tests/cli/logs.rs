@@ -2,8 +2,8 @@
 
 use super::*;
 
-/// Its prompt repeats itself, so that drafts are found in it.
-const GENERATE: [&str; 11] = [
+/// With a draft model of its own mind: most of what it proposes is rejected.
+const GENERATE: [&str; 13] = [
     "generate",
     "--model",
     "target.gguf",
@@ -12,7 +12,9 @@ const GENERATE: [&str; 11] = [
     "-n",
     "40",
     "--draft",
-    "ngram",
+    "model",
+    "--draft-model",
+    "draft.gguf",
     "--draft-len",
     "4",
 ];
