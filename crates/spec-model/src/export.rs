@@ -110,8 +110,7 @@ impl<'a> Export<'a> {
     /// Plans the file: matrices of `quantizer`, embedding and head of `tables`.
     ///
     /// # Errors
-    /// [`Error::Unsupported`] for what GGUF has no words for, and for a GGUF file of which nothing would change; those about the
-    /// files beside safetensors.
+    /// [`Error::Unsupported`] for what GGUF has no words for, [`Error::Unchanged`], and those about the files beside safetensors.
     pub fn new(checkpoint: &'a Checkpoint, quantizer: Quantizer, tables: Quantizer) -> Result<Self> {
         let metadata = checkpoint.metadata();
         let mut tensors = match metadata {
@@ -128,8 +127,7 @@ impl<'a> Export<'a> {
             tensor.quantizer = asked.for_row(tensor.cols).filter(|chosen| chosen.is_narrower_than(stored));
         }
         if metadata.is_some() && tensors.iter().all(|tensor| tensor.quantizer.is_none()) {
-            let what = format!("quantising to {} a file with no matrix of more bits", quantizer.tensor_type());
-            return Err(Error::Unsupported { file: checkpoint.name().to_owned(), what });
+            return Err(Error::Unchanged { file: checkpoint.name().to_owned(), to: quantizer.tensor_type() });
         }
         let mut alignment = DEFAULT_ALIGNMENT;
         let mut keys: Vec<(String, Vec<u8>)> = match metadata {

@@ -86,7 +86,7 @@ fn what_is_narrow_already_stays_and_nothing_to_do_is_refused() {
     let checkpoint = Checkpoint::from_bytes(once.clone(), "once").expect("a legal file");
     for quantizer in [Quantizer::Q4_0, Quantizer::Q8_0, Quantizer::Q4K] {
         let refused = Export::new(&checkpoint, quantizer, quantizer).expect_err("nothing is wider").to_string();
-        assert!(refused.contains("no matrix of more bits"), "{refused}");
+        assert!(refused.contains("no matrix has more bits"), "{refused}");
     }
     let twice = Gguf::parse(exported(once, Quantizer::Q3K, Quantizer::Q8_0, 2), "twice").expect("a legal file");
     let count = |wanted| twice.tensors().iter().filter(|tensor| tensor.tensor_type == wanted).count();
