@@ -107,7 +107,9 @@ Examples:
   spec bench sweep --model MODEL.gguf --temperature 0.8 --seeds 5 \\
     --rules coupled,rejection --prompts DIR --out study
 
-The table goes to standard output; DIR gets sweep.json, sweep.csv and three plots.";
+The table goes to standard output; DIR gets sweep.json, sweep.csv and three plots.
+The epsilon rules compare with a draft model's probabilities, and draft with nothing
+else; typical judges look-ups too.";
 
 /// Below `spec completions --help`.
 pub(super) const COMPLETIONS: &str = "\

@@ -141,6 +141,16 @@ fn a_budget_bounds_what_a_study_forgives() {
 }
 
 #[test]
+fn a_rule_under_which_nothing_is_drafted_is_no_result() {
+    let files = Files::new();
+    let (prompts, out) = files.study();
+    let text = files.sweep("--draft ngram --rules epsilon:0.9,typical -n 80", &prompts, &out).ok().out();
+    assert!(text.contains("epsilon:0.9: at some length nothing was drafted"), "{text}");
+    assert!(text.contains("typical: LOSSY"), "{text}");
+    assert_eq!(study(&out)["settings"][0]["verdict"], "nothing-drafted");
+}
+
+#[test]
 fn studies_that_cannot_be_made_are_refused_in_one_line() {
     let files = Files::new();
     let (prompts, out) = files.study();

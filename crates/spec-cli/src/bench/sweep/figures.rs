@@ -118,7 +118,7 @@ pub(super) struct TextFigures {
 pub(super) enum Verdict {
     /// Every answer had the plain one's token ids, and drafts were judged.
     LosslessChecked,
-    /// Every answer had them, and there was no draft to judge: it shows nothing.
+    /// There was no draft to judge: whatever the answers are, they show nothing.
     NothingDrafted,
     /// Samples of the same law; their mean log-probability is within plain sampling's interval.
     SameLawWithin,
@@ -278,9 +278,9 @@ fn survival(stats: &SpeculationStats) -> Vec<f64> {
 
 fn verdict(rule: RuleName, repeats: bool, drafted: usize, logprob: &Interval, plain: &Interval) -> Verdict {
     match (rule.entry().lossless, repeats) {
+        _ if drafted == 0 => Verdict::NothingDrafted,
         (false, _) => Verdict::Lossy,
-        (true, true) if drafted > 0 => Verdict::LosslessChecked,
-        (true, true) => Verdict::NothingDrafted,
+        (true, true) => Verdict::LosslessChecked,
         (true, false) if plain.holds(logprob.value) => Verdict::SameLawWithin,
         (true, false) => Verdict::SameLawOutside,
     }
@@ -376,10 +376,12 @@ pub(super) mod tests {
     }
 
     #[test]
-    fn equality_without_drafts_shows_nothing() {
-        let rule: RuleName = "greedy".parse().expect("a rule");
+    fn answers_without_drafts_show_nothing() {
         let any = Interval::certain(-1.0);
-        assert_eq!(verdict(rule, true, 0, &any, &any), Verdict::NothingDrafted);
+        for (rule, repeats) in [("greedy", true), ("rejection", false), ("epsilon:0.1", false)] {
+            let rule: RuleName = rule.parse().expect("a rule");
+            assert_eq!(verdict(rule, repeats, 0, &any, &any), Verdict::NothingDrafted);
+        }
     }
 
     #[test]

@@ -66,7 +66,7 @@ pub(super) fn table(study: &Study) -> String {
     for rule in rules {
         let settings: Vec<&Figures> = study.settings.iter().filter(|figures| figures.rule == rule).collect();
         // Writing to a string cannot fail.
-        let _ = writeln!(text, "{rule}: {}", said(study, &settings));
+        let _ = writeln!(text, "{rule}: {}", said(study, rule, &settings));
     }
     text
 }
@@ -107,12 +107,13 @@ fn other_row(figures: &Figures) -> Vec<String> {
 }
 
 /// What may be said of a rule, over its lengths.
-fn said(study: &Study, settings: &[&Figures]) -> String {
+fn said(study: &Study, rule: &str, settings: &[&Figures]) -> String {
     let drafted: usize = settings.iter().map(|figures| figures.drafted).sum();
     let any = |verdict| settings.iter().any(|figures| figures.verdict == verdict);
     let plain = &study.plain.logprob;
     if any(Verdict::NothingDrafted) {
-        "equal to plain decoding, and at some length nothing was drafted: that shows nothing".into()
+        let hint = if rule.starts_with("epsilon") { "; it is for drafts of a draft model" } else { "" };
+        format!("at some length nothing was drafted, which shows nothing{hint}")
     } else if any(Verdict::LosslessChecked) {
         let answers = settings.len() * study.prompts.len() * study.seeds as usize;
         format!(
