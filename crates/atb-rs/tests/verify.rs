@@ -254,6 +254,10 @@ impl Choices for Decided<'_> {
     fn draw(&mut self, key: ChoiceKey, weights: &[f64]) -> Option<usize> {
         self.keyed.draw(key, weights)
     }
+
+    fn number(&self, key: ChoiceKey) -> Option<f64> {
+        self.keyed.number(key)
+    }
 }
 
 /// Tokens before the draft, and tokens drafted.
