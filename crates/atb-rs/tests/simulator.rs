@@ -296,7 +296,7 @@ fn ranges_are_named_in_the_timeline_and_are_nothing_where_there_are_no_markers()
         drop(context.range(&"é".repeat(80)));
         assert_eq!(ascend_sim::ranges(), ["é".repeat(63)], "127 bytes, and no half character");
     });
-    for missing in ["aclprofCreateStamp", "aclprofPush"] {
+    for missing in ["aclprofCreateStamp", "aclprofSetStampTraceMessage", "aclprofPush"] {
         ascend_sim::configure(&format!("absent={missing}")).unwrap();
         with_context(|context| {
             drop(context.range("unseen"));

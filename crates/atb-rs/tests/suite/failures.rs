@@ -127,12 +127,15 @@ fn every_function_that_can_fail_is_made_to() {
     let answers = ["aclGetRecentErrMsg", "spec_atb_last_error", "aclrtGetSocName"];
     // Called only after another failure; see the test below.
     let last_resorts = ["aclrtSynchronizeDevice"];
+    // A range without markers is nothing, and nobody's failure; the simulator's tests leave some out.
+    let markers =
+        ["aclprofCreateStamp", "aclprofSetStampTraceMessage", "aclprofPush", "aclprofPop", "aclprofDestroyStamp"];
     let called: BTreeSet<String> = calls().into_iter().map(|(name, _)| name.to_owned()).collect();
     let missing: Vec<String> = functions()
         .into_iter()
-        // A mark that cannot be set in a timeline is none; no call of ours fails by it.
-        .filter(|name| !name.starts_with("aclprof"))
-        .filter(|name| !called.contains(name) && ![&answers[..], &last_resorts].concat().contains(&name.as_str()))
+        .filter(|name| {
+            !called.contains(name) && ![&answers[..], &last_resorts, &markers].concat().contains(&name.as_str())
+        })
         .collect();
     assert_eq!(missing, Vec::<String>::new());
 }

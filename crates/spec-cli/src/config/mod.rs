@@ -160,12 +160,16 @@ fn raw(matches: &ArgMatches, id: &str) -> Vec<String> {
     values.map(|value| value.to_string_lossy().into_owned()).collect()
 }
 
+/// The flag that names one run to `spec explain`, which is nothing to keep; its variable is that of the log.
+const NOT_KEPT: &str = "log";
+
 /// The flags that the environment and the file may set: those with a long name that are no global ones.
 fn flags(command: &Command) -> impl Iterator<Item = (&Arg, &str)> {
     let own = |arg: &&Arg| {
         !arg.is_global_set() && !matches!(arg.get_action(), ArgAction::Help | ArgAction::HelpLong | ArgAction::Version)
     };
-    command.get_arguments().filter(own).filter_map(|arg| Some((arg, arg.get_long()?)))
+    let named = command.get_arguments().filter(own).filter_map(|arg| Some((arg, arg.get_long()?)));
+    named.filter(|&(_, long)| long != NOT_KEPT)
 }
 
 /// The variable that sets a flag.

@@ -203,7 +203,7 @@ fn draft_spans(state: &mut State, times: &RoundTimes, at: &impl Fn(Duration) -> 
     // Without a drafter nothing but the clock passes.
     const SHORTEST: Duration = Duration::from_micros(2);
     let prepared = times.begun + times.preparation;
-    if !times.preparation.is_zero() {
+    if times.preparation >= SHORTEST {
         state.span(Lane::Draft, "draft load", (at(times.begun), at(prepared)), args.clone());
     }
     let has_drafted = args["tokens"] != 0 || times.drafted.saturating_sub(prepared) >= SHORTEST;

@@ -72,8 +72,7 @@ fn object(evaluation: &Evaluation) -> Value {
 
 fn table(out: &mut String, evaluation: &Evaluation) -> std::fmt::Result {
     let Evaluation { run, texts, tokens, open, costs, survival, recorded, settings, notes } = evaluation;
-    let threads = run.threads.map_or(String::new(), |threads| format!(", {threads} threads"));
-    writeln!(out, "target {} ({}), {}{threads}", run.target.name, run.target.tensor_type, run.device)?;
+    writeln!(out, "target {} ({}), {}", run.target.name, run.target.tensor_type, run.device)?;
     let rule = run.rule.as_deref().unwrap_or("each request its own");
     let open = 100.0 * open;
     writeln!(
