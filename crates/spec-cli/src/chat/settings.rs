@@ -96,7 +96,7 @@ mod tests {
         let line = line(&["--temperature", "0.5", "--draft-len", "3"]);
         let mut settings = Settings::new(&line);
         for name in SETTABLE {
-            let value = ["1", "7=1.5", "greedy", "goodput", "none", "kept", "auto"];
+            let value = ["1", "7=1.5", "greedy", "goodput", "none", "kept", "auto", "quality"];
             let legal = value.iter().any(|value| settings.with(name, value).is_ok());
             assert!(legal, "{name}");
         }
