@@ -172,7 +172,6 @@ mod tests {
             ("SPEC_LOG", "spec_cpu"),
             ("SPEC_LOG", "spec_cpu=loud"),
             ("SPEC_LOG", "=info"),
-            ("SPEC_LOG", "info,,"),
             ("SPEC_DECODE_DEBUG", "4"),
             ("SPEC_DECODE_DEBUG", "yes"),
         ] {

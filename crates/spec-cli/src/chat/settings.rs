@@ -98,8 +98,11 @@ mod tests {
         for name in SETTABLE {
             let value = ["1", "7=1.5", "greedy", "goodput", "none", "kept", "auto", "quality"];
             let legal = value.iter().any(|value| settings.with(name, value).is_ok());
-            assert!(legal, "{name}");
+            // A preset and a length of one's own exclude each other.
+            assert_eq!(legal, *name != "preset", "{name}");
         }
+        let bare = self::line(&[]);
+        assert!(Settings::new(&bare).with("preset", "quality").is_ok());
         assert_eq!(settings.with("top-k", "7").expect("legal").sampling.temperature, 0.5, "the rest stays");
         settings.keep("temperature", "0.25");
         settings.keep("temperature", "0.75");
