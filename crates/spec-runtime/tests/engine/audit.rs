@@ -121,12 +121,21 @@ impl Setting {
 /// What each fault is looked for with, and in how many tokens it is found.
 fn faults() -> Vec<(Mutant, Setting, usize)> {
     let nucleus = SamplingParams { top_p: 0.6, ..sampled(0.5) };
-    let sharp = Setting { sampling: sampled(0.3), noise: 0.6, ..Setting::drawn("rejection", &[3]) };
+    let among = |vocab, temperature, noise, rule, widths| Setting {
+        sampling: sampled(temperature),
+        noise,
+        vocab,
+        ..Setting::drawn(rule, widths)
+    };
     vec![
         (Mutant::RecordBeforeFilters, Setting { sampling: nucleus, ..Setting::drawn("rejection", &[1, 1, 1]) }, 10_000),
         (Mutant::ResidualNotNormalised, Setting::drawn("rejection", &[2, 2]), 10_000),
-        (Mutant::SiblingLawNotNormalised, sharp, 20_000),
+        (Mutant::SiblingLawNotNormalised, among(32, 0.3, 0.6, "rejection", &[3]), 20_000),
         (Mutant::WithheldByOwnProbability, Setting::drawn("rejection", &[1, 1]), 10_000),
+        (Mutant::KeyWithoutRound, among(2, 4.0, 1.0, "block", &[1, 1, 1]), 40_000),
+        // These move less than a hundredth of the probability, wherever they are looked for.
+        (Mutant::WithheldSibling, among(5, 2.0, 0.8, "rejection", &[3]), 150_000),
+        (Mutant::SharedAcceptKey, among(5, 4.0, 1.0, "rejection", &[2]), 200_000),
     ]
 }
 
