@@ -15,7 +15,7 @@ fn setup(audit_share: f64) -> Setup {
 #[test]
 fn an_audit_of_all_answers_leaves_them_as_they_are_and_counts_their_tokens() {
     let (audited, alone) = (setup(1.0).start(), setup(0.0).start());
-    let mut tokens = 0;
+    let (mut tokens, mut drafted) = (0, 0);
     for more in [
         json!({ "temperature": 0 }),
         json!({ "temperature": 1, "seed": 7 }),
@@ -27,11 +27,13 @@ fn an_audit_of_all_answers_leaves_them_as_they_are_and_counts_their_tokens() {
         body.as_object_mut().expect("an object").extend(more.as_object().expect("fields").clone());
         let answer = audited.post("/v1/completions", &body).ok();
         assert_eq!(answer["choices"], alone.post("/v1/completions", &body).ok()["choices"], "{body}");
-        assert!(answer["timings"]["draft_n"].as_u64() > Some(0), "{answer}");
+        // A text that never repeats itself has nothing to copy.
+        drafted += answer["timings"]["draft_n"].as_u64().expect("a number");
         if !body.to_string().contains("epsilon") {
             tokens += answer["usage"]["completion_tokens"].as_u64().expect("a number");
         }
     }
+    assert!(drafted > 0);
     let health = audited.get("/health").json();
     let audit = &health["audit"];
     assert_eq!((&audit["generations"], &audit["tokens"]), (&json!(3), &json!(tokens)), "{health}");
