@@ -4,6 +4,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use spec_runtime::{RoundObserver, RoundReport};
 
+use crate::explain::is_by_model;
+
 /// Drafts in a row, from the first on, after which none having stood is no accident: one in sixty models of which half stand.
 const DRAFTS: usize = 6;
 
@@ -36,7 +38,7 @@ impl RoundObserver for AcceptanceWatch {
         let passed = report.times.passed.saturating_sub(report.times.submitted);
         let drafted = report.times.drafted.saturating_sub(report.times.begun + report.times.preparation);
         // Look-ups take next to nothing; that they find nothing is no fault.
-        let by_model = report.ahead > 0 || drafted > passed / 50;
+        let by_model = is_by_model(report.ahead, drafted.as_secs_f64(), passed.as_secs_f64());
         if report.tree.is_empty() || report.forced || !by_model {
             return;
         }

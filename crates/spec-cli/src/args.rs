@@ -399,12 +399,9 @@ impl ShowArgs {
     }
 }
 
+/// A prompt as text.
 #[derive(Debug, Args)]
-#[command(group = clap::ArgGroup::new("input").required(true).args(["prompt", "file", "ids"]))]
-pub(crate) struct GenerateArgs {
-    #[command(flatten)]
-    pub(crate) model: ModelArgs,
-
+pub(crate) struct PromptArgs {
     /// The prompt
     #[arg(long, short, value_name = "TEXT", help_heading = "Prompt", allow_hyphen_values = true)]
     pub(crate) prompt: Option<String>,
@@ -412,6 +409,16 @@ pub(crate) struct GenerateArgs {
     /// Read the prompt from a file, or from standard input when it is `-`
     #[arg(long, short, value_name = "FILE", help_heading = "Prompt")]
     pub(crate) file: Option<PathBuf>,
+}
+
+#[derive(Debug, Args)]
+#[command(group = clap::ArgGroup::new("input").required(true).args(["prompt", "file", "ids"]))]
+pub(crate) struct GenerateArgs {
+    #[command(flatten)]
+    pub(crate) model: ModelArgs,
+
+    #[command(flatten)]
+    pub(crate) text: PromptArgs,
 
     /// The prompt as token ids, used exactly as given
     #[arg(long, value_name = "1,2,3", value_delimiter = ',', help_heading = "Prompt")]

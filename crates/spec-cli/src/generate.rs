@@ -8,7 +8,7 @@ use spec_core::Token;
 use spec_model::Message;
 use spec_runtime::{CancelToken, Constraint, DraftWith, Grammars, Request, RuntimeError};
 
-use crate::args::GenerateArgs;
+use crate::args::{GenerateArgs, PromptArgs};
 use crate::observers::Observers;
 use crate::printer::Printer;
 use crate::record::Run;
@@ -100,11 +100,7 @@ fn prompt_tokens(args: &GenerateArgs, opened: &Opened) -> Result<Vec<Token>> {
         }
         return Ok(ids.clone());
     }
-    let text = match (&args.prompt, &args.file) {
-        (Some(text), _) => text.clone(),
-        (None, Some(path)) => read_prompt(path)?,
-        (None, None) => return Err(usage("no prompt: give -p TEXT, -f FILE or --ids 1,2,3")),
-    };
+    let text = read_prompt(&args.text)?.ok_or_else(|| usage("no prompt: give -p TEXT, -f FILE or --ids 1,2,3"))?;
     let text = if args.chat {
         let template = opened.checkpoint.chat_template()?.ok_or_else(|| {
             usage(format!("--chat: {} has no chat template; leave the flag out", args.model.model.display()))
@@ -113,7 +109,12 @@ fn prompt_tokens(args: &GenerateArgs, opened: &Opened) -> Result<Vec<Token>> {
     } else {
         text
     };
-    let tokens = opened.tokenizer().encode(&text, true)?;
+    encode_prompt(&text, opened)
+}
+
+/// The tokens of a prompt; at least one.
+pub(crate) fn encode_prompt(text: &str, opened: &Opened) -> Result<Vec<Token>> {
+    let tokens = opened.tokenizer().encode(text, true)?;
     if tokens.is_empty() {
         return Err(usage("the prompt is empty; give some text"));
     }
@@ -139,7 +140,16 @@ fn constraint(args: &GenerateArgs, opened: &Opened) -> Result<Option<Box<dyn Con
     Ok(Some(Box::new(grammar)))
 }
 
-pub(crate) fn read_prompt(path: &Path) -> Result<String> {
+/// The text of a prompt, where the flags name one.
+pub(crate) fn read_prompt(args: &PromptArgs) -> Result<Option<String>> {
+    match (&args.prompt, &args.file) {
+        (Some(text), _) => Ok(Some(text.clone())),
+        (None, Some(path)) => read_file(path).map(Some),
+        (None, None) => Ok(None),
+    }
+}
+
+fn read_file(path: &Path) -> Result<String> {
     let mut bytes = Vec::new();
     if path == Path::new("-") {
         std::io::stdin().read_to_end(&mut bytes).context("reading the prompt from standard input")?;

@@ -9,5 +9,5 @@ mod statistics;
 mod table;
 
 pub use plot::{Chart, Drawn, FONT, Lines, Plot, PlotError, colour, dotted, legend, plain};
-pub use statistics::{Percentiles, Spread, geometric_mean, ratios};
+pub use statistics::{Percentiles, Spread, geometric_mean, median, ratios};
 pub use table::Table;

@@ -27,6 +27,11 @@ impl Spread {
     }
 }
 
+/// The middle value, or the mean of the two in the middle; `None` of nothing.
+pub fn median(values: &[f64]) -> Option<f64> {
+    Spread::of(values).map(|spread| spread.median)
+}
+
 /// What most of many measurements stay below: times of a service are told by these.
 #[derive(Clone, Copy, PartialEq, Debug, Serialize)]
 pub struct Percentiles {

@@ -7,22 +7,7 @@ use std::path::Path;
 
 use serde_json::{Value, json};
 use spec_model::{Checkpoint, Export, Format, ModelConfig, Quantizer, RopeStyle};
-use tempfile::TempDir;
-use tiny::folder::{Tensor, config, tensors, write};
-
-const MODEL_TYPES: [&str; 7] = ["llama", "mistral", "qwen2", "qwen3", "gemma3_text", "gemma3", "gpt2"];
-
-fn folder(config: &Value, tensors: &[Tensor]) -> TempDir {
-    let folder = tempfile::tempdir().unwrap();
-    write(folder.path(), config, tensors);
-    folder
-}
-
-fn says(message: &str, phrases: &[&str]) {
-    for phrase in phrases {
-        assert!(message.contains(phrase), "`{phrase}` is not in: {message}");
-    }
-}
+use tiny::folder::{MODEL_TYPES, config, folder, says, tensors};
 
 /// Writes the files of a byte-level tokenizer beside the weights.
 fn put_tokenizer(folder: &Path) {

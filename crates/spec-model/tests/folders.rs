@@ -8,16 +8,7 @@ use std::path::Path;
 use safetensors::Dtype;
 use serde_json::{Value, json};
 use spec_model::{Activation, Checkpoint, Format, ModelConfig, RopeScaling, RopeStyle};
-use tempfile::TempDir;
-use tiny::folder::{Tensor, config, serialize, tensors, write, write_set};
-
-const MODEL_TYPES: [&str; 7] = ["llama", "mistral", "qwen2", "qwen3", "gemma3_text", "gemma3", "gpt2"];
-
-fn folder(config: &Value, tensors: &[Tensor]) -> TempDir {
-    let folder = tempfile::tempdir().unwrap();
-    write(folder.path(), config, tensors);
-    folder
-}
+use tiny::folder::{MODEL_TYPES, Tensor, config, folder, says, serialize, tensors, write, write_set};
 
 fn opened(config: &Value, tensors: &[Tensor]) -> Checkpoint {
     let folder = folder(config, tensors);
@@ -34,12 +25,6 @@ fn merged(mut config: Value, fields: Value) -> Value {
         config[key] = value.clone();
     }
     config
-}
-
-fn says(message: &str, phrases: &[&str]) {
-    for phrase in phrases {
-        assert!(message.contains(phrase), "`{phrase}` is not in: {message}");
-    }
 }
 
 fn refused(path: &Path, phrases: &[&str]) {

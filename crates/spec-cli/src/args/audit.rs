@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use clap::Args;
 
-use super::{ModelArgs, SamplingArgs};
+use super::{ModelArgs, PromptArgs, SamplingArgs};
 
 #[derive(Debug, Args)]
 #[command(group = clap::ArgGroup::new("audited").required(true).args(["prompt", "file", "prompts"]))]
@@ -12,13 +12,8 @@ pub(crate) struct AuditArgs {
     #[command(flatten)]
     pub(crate) model: ModelArgs,
 
-    /// The prompt
-    #[arg(long, short, value_name = "TEXT", help_heading = "Prompt", allow_hyphen_values = true)]
-    pub(crate) prompt: Option<String>,
-
-    /// Read the prompt from a file, or from standard input when it is `-`
-    #[arg(long, short, value_name = "FILE", help_heading = "Prompt")]
-    pub(crate) file: Option<PathBuf>,
+    #[command(flatten)]
+    pub(crate) text: PromptArgs,
 
     /// A directory of prompts, one `.txt` file each, taken in turn
     #[arg(long, value_name = "DIR", help_heading = "Prompt")]

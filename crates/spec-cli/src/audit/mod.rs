@@ -149,23 +149,16 @@ impl Bench {
 }
 
 fn prompts(args: &AuditArgs, opened: &Opened) -> Result<Vec<Vec<Token>>> {
-    let text = match (&args.prompt, &args.file, &args.prompts) {
-        (_, _, Some(folder)) => {
-            let prompts: Vec<Vec<Token>> =
-                demo::prompts(folder, opened)?.into_iter().map(|(_, tokens)| tokens).collect();
-            return match prompts.iter().any(Vec::is_empty) {
-                true => Err(usage(format!("--prompts {}: a file is empty", folder.display()))),
-                false => Ok(prompts),
-            };
-        }
-        (Some(text), ..) => text.clone(),
-        (_, Some(path), _) => generate::read_prompt(path)?,
-        (None, None, None) => return Err(usage("no prompt: give -p TEXT, -f FILE or --prompts DIR")),
-    };
-    match opened.tokenizer().encode(&text, true)? {
-        tokens if tokens.is_empty() => Err(usage("the prompt is empty; give some text")),
-        tokens => Ok(vec![tokens]),
+    if let Some(folder) = &args.prompts {
+        let prompts: Vec<Vec<Token>> = demo::prompts(folder, opened)?.into_iter().map(|(_, tokens)| tokens).collect();
+        return match prompts.iter().any(Vec::is_empty) {
+            true => Err(usage(format!("--prompts {}: a file is empty", folder.display()))),
+            false => Ok(prompts),
+        };
     }
+    let text = generate::read_prompt(&args.text)?;
+    let text = text.ok_or_else(|| usage("no prompt: give -p TEXT, -f FILE or --prompts DIR"))?;
+    Ok(vec![generate::encode_prompt(&text, opened)?])
 }
 
 fn style() -> ProgressStyle {

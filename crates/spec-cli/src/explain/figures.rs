@@ -225,7 +225,12 @@ fn behind_the_prompt<'a>(requests: &[&'a RequestRecord]) -> Vec<&'a Round> {
 
 /// Whether a model worked on a round's draft: no pass of one is free.
 fn took_a_model(round: &Round) -> bool {
-    round.ahead > 0 || round.seconds.draft > MODEL * round.seconds.pass()
+    is_by_model(round.ahead, round.seconds.draft, round.seconds.pass())
+}
+
+/// The same of a draft of which so many nodes were made ahead, and for which a pass waited; in seconds.
+pub(crate) fn is_by_model(ahead: usize, draft: f64, pass: f64) -> bool {
+    ahead > 0 || draft > MODEL * pass
 }
 
 fn wall(requests: &[&RequestRecord], rounds: &[&Round]) -> Wall {

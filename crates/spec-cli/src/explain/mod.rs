@@ -21,6 +21,7 @@ use crate::record::{self, Record};
 use crate::refusal::refuse;
 use crate::{last_run, usage};
 use figures::Figures;
+pub(crate) use figures::is_by_model;
 
 pub(crate) fn run(args: &ExplainArgs, line: &CommandLine) -> Result<ExitCode> {
     if let Some(path) = &args.log {

@@ -2,6 +2,8 @@
 
 use std::collections::BTreeMap;
 
+use spec_figures::median;
+
 use crate::record::{RequestRecord, Round};
 
 /// Seconds by a count: medians of what was measured, made to rise, with lines between them.
@@ -23,7 +25,7 @@ impl Curve {
     fn of(measured: BTreeMap<usize, Vec<f64>>) -> Self {
         let mut points: Vec<Point> = measured
             .into_iter()
-            .map(|(count, seconds)| Point { count, rounds: seconds.len(), seconds: median(seconds) })
+            .filter_map(|(count, seconds)| Some(Point { count, rounds: seconds.len(), seconds: median(&seconds)? }))
             .collect();
         // Neighbours that fall are as far apart as their noise: each takes the mean of both (pool adjacent violators).
         let mut pools: Vec<(f64, f64, usize)> = Vec::new();
@@ -145,16 +147,6 @@ impl Costs {
 /// Rounds behind the prompt that decoded and read no more than the last token.
 fn decoding(request: &RequestRecord) -> impl Iterator<Item = &Round> + Clone {
     request.rounds.iter().filter(|round| round.round > 0 && round.read == 1)
-}
-
-/// The middle of some values, at least one.
-fn median(mut values: Vec<f64>) -> f64 {
-    values.sort_by(f64::total_cmp);
-    let middle = values.len() / 2;
-    match values.len() % 2 {
-        0 => (values[middle - 1] + values[middle]) / 2.0,
-        _ => values[middle],
-    }
 }
 
 #[cfg(test)]

@@ -44,8 +44,6 @@ pub struct Company {
     pub reading: usize,
     /// Tokens that the others are expected to emit.
     pub tokens: f64,
-    /// Seconds that drafting for them has taken.
-    pub seconds: f64,
 }
 
 /// How a round went.

@@ -50,8 +50,8 @@ impl Prices {
         self.company == Company::default()
     }
 
-    /// Seconds of a round whose target pass has `rows` rows beside those of others: their drafting is in it, and the time that their
-    /// prompts add is not, for that is spent whatever is drafted. More rows never cost less.
+    /// Seconds of a round whose target pass has `rows` rows beside those of others: the time that their
+    /// prompts add is not in it, for that is spent whatever is drafted. More rows never cost less.
     pub fn pass(&self, rows: usize) -> f64 {
         self.beside_others(rows, |rows| self.target(rows))
     }
@@ -65,9 +65,9 @@ impl Prices {
         if self.is_alone() {
             return target(rows);
         }
-        let Company { rows: others, reading, seconds, .. } = self.company;
+        let Company { rows: others, reading, .. } = self.company;
         let added = target(others + reading + rows) - target(others + reading + 1);
-        seconds + target(others + 1) + Self::MARGIN * added
+        target(others + 1) + Self::MARGIN * added
     }
 
     /// Seconds of a target pass of `rows` rows in all.

@@ -96,15 +96,6 @@ impl AcceptanceRule for AdaptiveEpsilon {
         true
     }
 
-    fn verify(
-        &self,
-        tree: &DraftTree,
-        target: &mut dyn TargetLaws,
-        choices: &mut dyn Choices,
-    ) -> Result<Outcome, VerifyError> {
-        self.now(|rule| rule.verify(tree, target, choices))
-    }
-
     fn verify_within(
         &self,
         budget: LossBudget,

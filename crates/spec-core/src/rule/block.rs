@@ -4,8 +4,8 @@ use super::rejection::{draw_from_weights, excess};
 use super::{accept_key, draw_from_law};
 use crate::drawn::Proposed;
 use crate::{
-    AcceptanceRule, Choices, Comparison, DraftTree, Forgiveness, NodeId, Outcome, Proposal, Purpose, Rejection,
-    RejectionReason, Siblings, SmallPath, TargetLaws, VerifyError,
+    AcceptanceRule, Choices, Comparison, DraftTree, Forgiveness, LossBudget, NodeId, Outcome, Proposal, Purpose,
+    Rejection, RejectionReason, Siblings, SmallPath, TargetLaws, VerifyError,
 };
 
 /// Judges a chain as a whole (Sun et al., arXiv 2403.10444). Lossless in law, and on average never keeps fewer tokens than
@@ -37,8 +37,9 @@ impl AcceptanceRule for Block {
         true
     }
 
-    fn verify(
+    fn verify_within(
         &self,
+        _: LossBudget,
         tree: &DraftTree,
         target: &mut dyn TargetLaws,
         choices: &mut dyn Choices,

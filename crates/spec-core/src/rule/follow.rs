@@ -3,8 +3,8 @@
 use alloc::sync::Arc;
 
 use crate::{
-    AcceptanceRule, Choices, Comparison, DraftTree, Forgiveness, NodeId, Noise, NoiseScan, Outcome, Proposal,
-    Rejection, RejectionReason, SamplingError, SharedNoise, SmallPath, TargetLaws, Token, VerifyError,
+    AcceptanceRule, Choices, Comparison, DraftTree, Forgiveness, LossBudget, NodeId, Noise, NoiseScan, Outcome,
+    Proposal, Rejection, RejectionReason, SamplingError, SharedNoise, SmallPath, TargetLaws, Token, VerifyError,
 };
 
 /// Keeps a proposal while it is the target's argmax. The output is that of greedy decoding, token for token.
@@ -27,8 +27,9 @@ impl AcceptanceRule for Greedy {
         Proposal::Argmax
     }
 
-    fn verify(
+    fn verify_within(
         &self,
+        _: LossBudget,
         tree: &DraftTree,
         target: &mut dyn TargetLaws,
         _: &mut dyn Choices,
@@ -71,8 +72,9 @@ impl AcceptanceRule for Coupled {
         Proposal::Shared(SharedNoise { noise: self.noise, scan: &*self.scan })
     }
 
-    fn verify(
+    fn verify_within(
         &self,
+        _: LossBudget,
         tree: &DraftTree,
         target: &mut dyn TargetLaws,
         _: &mut dyn Choices,

@@ -49,15 +49,6 @@ impl AcceptanceRule for Typical {
         true
     }
 
-    fn verify(
-        &self,
-        tree: &DraftTree,
-        target: &mut dyn TargetLaws,
-        choices: &mut dyn Choices,
-    ) -> Result<Outcome, VerifyError> {
-        self.verify_within(LossBudget::UNLIMITED, tree, target, choices)
-    }
-
     fn verify_within(
         &self,
         budget: LossBudget,
@@ -118,15 +109,6 @@ impl AcceptanceRule for Epsilon {
         true
     }
 
-    fn verify(
-        &self,
-        tree: &DraftTree,
-        target: &mut dyn TargetLaws,
-        choices: &mut dyn Choices,
-    ) -> Result<Outcome, VerifyError> {
-        self.verify_within(LossBudget::UNLIMITED, tree, target, choices)
-    }
-
     fn verify_within(
         &self,
         budget: LossBudget,
@@ -160,15 +142,6 @@ impl AcceptanceRule for EpsilonPublished {
 
     fn keeps_budgets(&self) -> bool {
         true
-    }
-
-    fn verify(
-        &self,
-        tree: &DraftTree,
-        target: &mut dyn TargetLaws,
-        choices: &mut dyn Choices,
-    ) -> Result<Outcome, VerifyError> {
-        self.verify_within(LossBudget::UNLIMITED, tree, target, choices)
     }
 
     fn verify_within(
@@ -217,15 +190,6 @@ impl AcceptanceRule for Entropy {
 
     fn keeps_budgets(&self) -> bool {
         true
-    }
-
-    fn verify(
-        &self,
-        tree: &DraftTree,
-        target: &mut dyn TargetLaws,
-        choices: &mut dyn Choices,
-    ) -> Result<Outcome, VerifyError> {
-        self.verify_within(LossBudget::UNLIMITED, tree, target, choices)
     }
 
     fn verify_within(

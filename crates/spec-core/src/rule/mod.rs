@@ -52,14 +52,17 @@ pub trait AcceptanceRule: Send + Sync {
         tree: &DraftTree,
         target: &mut dyn TargetLaws,
         choices: &mut dyn Choices,
-    ) -> Result<Outcome, VerifyError>;
+    ) -> Result<Outcome, VerifyError> {
+        self.verify_within(LossBudget::UNLIMITED, tree, target, choices)
+    }
 
     /// Whether [`verify_within`](Self::verify_within) keeps within a budget: every lossless rule does, having nothing to forgive.
     fn keeps_budgets(&self) -> bool {
         self.lossless()
     }
 
-    /// [`verify`](Self::verify), forgiving no more than `budget` has left: behind the token that would pass it the rule is exact.
+    /// [`verify`](Self::verify), forgiving no more than `budget` has left: behind the token that would pass it the rule is exact. A rule
+    /// that forgives nothing has no use for it.
     ///
     /// # Errors
     /// As [`verify`](Self::verify).
@@ -69,10 +72,7 @@ pub trait AcceptanceRule: Send + Sync {
         tree: &DraftTree,
         target: &mut dyn TargetLaws,
         choices: &mut dyn Choices,
-    ) -> Result<Outcome, VerifyError> {
-        let _ = budget;
-        self.verify(tree, target, choices)
-    }
+    ) -> Result<Outcome, VerifyError>;
 }
 
 /// What a round emits: the tokens of the accepted path, then `next`.

@@ -6,8 +6,8 @@ use crate::drawn::Proposed;
 use crate::math::ln;
 use crate::mutant::{self, Mutant};
 use crate::{
-    AcceptanceRule, ChoiceKey, Choices, Comparison, DraftTree, Forgiveness, Law, NodeId, Outcome, Proposal, Purpose,
-    RejectionReason, Siblings, SmallPath, TargetLaws, Token, VerifyError,
+    AcceptanceRule, ChoiceKey, Choices, Comparison, DraftTree, Forgiveness, Law, LossBudget, NodeId, Outcome, Proposal,
+    Purpose, RejectionReason, Siblings, SmallPath, TargetLaws, Token, VerifyError,
 };
 
 /// Keeps a drafted `x` with probability `min(1, p(x) / q(x))`, and replaces a refused one by a draw from the normalised
@@ -37,8 +37,9 @@ impl AcceptanceRule for Rejection {
         Proposal::Sampled(self.siblings)
     }
 
-    fn verify(
+    fn verify_within(
         &self,
+        _: LossBudget,
         tree: &DraftTree,
         target: &mut dyn TargetLaws,
         choices: &mut dyn Choices,

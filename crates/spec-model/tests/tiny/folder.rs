@@ -5,8 +5,26 @@ use std::path::Path;
 use safetensors::Dtype;
 use safetensors::tensor::TensorView;
 use serde_json::{Value, json};
+use tempfile::TempDir;
 
 use super::{HIDDEN, INNER, VOCAB};
+
+/// Every `model_type` that is read.
+pub(crate) const MODEL_TYPES: [&str; 7] = ["llama", "mistral", "qwen2", "qwen3", "gemma3_text", "gemma3", "gpt2"];
+
+/// A folder of its own with such a checkpoint.
+pub(crate) fn folder(config: &Value, tensors: &[Tensor]) -> TempDir {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    write(folder.path(), config, tensors);
+    folder
+}
+
+/// Asserts that a message has all that it should say.
+pub(crate) fn says(message: &str, phrases: &[&str]) {
+    for phrase in phrases {
+        assert!(message.contains(phrase), "`{phrase}` is not in: {message}");
+    }
+}
 
 /// A tensor to write: name, shape (slowest first), elements.
 #[derive(Debug, Clone)]

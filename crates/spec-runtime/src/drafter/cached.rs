@@ -3,7 +3,7 @@ use std::sync::Arc;
 
 use spec_core::{DraftCost, DraftTree, NodeId, Noise, Proposal, Token};
 
-use super::{Class, DraftContext, Drafted, Drafter, GenerationId, Member, Work};
+use super::{Class, DraftContext, Drafted, Drafter, GenerationId, Member, Work, draft_one};
 use crate::draft_cache::{CachedDraft, DraftCache, DraftCacheStats, DraftKey};
 use crate::{Event, KvUsage, RuntimeError, Stream};
 
@@ -105,9 +105,9 @@ impl Drafter for CachedDrafter {
     }
 
     fn draft(&mut self, context: DraftContext<'_>) -> Result<DraftTree, RuntimeError> {
-        let drafted = self.draft_all(&mut [context]).pop().unwrap_or_else(|| Ok(Drafted::default()))?;
-        self.work = drafted.work;
-        Ok(drafted.tree)
+        let Drafted { tree, work } = draft_one(self, context)?;
+        self.work = work;
+        Ok(tree)
     }
 
     fn draft_all(&mut self, contexts: &mut [DraftContext<'_>]) -> Vec<Result<Drafted, RuntimeError>> {

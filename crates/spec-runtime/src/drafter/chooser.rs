@@ -4,7 +4,7 @@ use std::sync::Arc;
 use spec_core::{Ask, Average, DraftCost, DraftTree, Gate, NodeId, Prices, Proposal, Token};
 
 use super::weighed::{Asked, Expected, Round, best};
-use super::{DraftContext, Drafted, Drafter, GenerationId, Member, Odds, Work, Worth, shares};
+use super::{DraftContext, Drafted, Drafter, GenerationId, Member, Odds, Work, Worth, draft_one, shares};
 use crate::clock::MachineClock;
 use crate::{Clock, DraftCacheStats, Event, KvUsage, RuntimeError, Stream};
 
@@ -396,9 +396,9 @@ impl Drafter for Chooser {
     }
 
     fn draft(&mut self, context: DraftContext<'_>) -> Result<DraftTree, RuntimeError> {
-        let drafted = self.draft_all(&mut [context]).pop().unwrap_or_else(|| Ok(Drafted::default()))?;
-        self.work = drafted.work;
-        Ok(drafted.tree)
+        let Drafted { tree, work } = draft_one(self, context)?;
+        self.work = work;
+        Ok(tree)
     }
 
     fn draft_all(&mut self, contexts: &mut [DraftContext<'_>]) -> Vec<Result<Drafted, RuntimeError>> {

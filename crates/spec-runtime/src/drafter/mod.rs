@@ -131,6 +131,11 @@ pub struct Drafted {
     pub work: Work,
 }
 
+/// The draft for one generation of a drafter that makes them for several.
+fn draft_one(drafter: &mut impl Drafter, context: DraftContext<'_>) -> Result<Drafted, RuntimeError> {
+    drafter.draft_all(&mut [context]).pop().unwrap_or_else(|| Ok(Drafted::default()))
+}
+
 /// Which share of a time that several drafts took each of them is charged for: by its passes, where there were any.
 pub(crate) fn shares(works: &[Work]) -> Vec<f64> {
     let total: f64 = works.iter().map(Work::in_passes).sum();

@@ -8,7 +8,7 @@ use super::growing::{CHILDREN, Growing, Limits, UNKNOWN};
 use super::lane::{Block, Common, Lane};
 use super::reader::Reader;
 use super::shortlist::Shortlist;
-use super::{Class, DraftContext, Drafted, Drafter, GenerationId, Work};
+use super::{Class, DraftContext, Drafted, Drafter, GenerationId, Work, draft_one};
 use crate::{
     Batch, Event, HostStream, KvGuard, KvUsage, Model, Rows, RuntimeError, Sequence, Stream, VocabularyMap, Want,
 };
@@ -407,9 +407,9 @@ impl Drafter for ModelDrafter {
     }
 
     fn draft(&mut self, context: DraftContext<'_>) -> Result<DraftTree, RuntimeError> {
-        let drafted = self.draft_all(&mut [context]).pop().unwrap_or_else(|| Ok(Drafted::default()))?;
-        self.work = drafted.work;
-        Ok(drafted.tree)
+        let Drafted { tree, work } = draft_one(self, context)?;
+        self.work = work;
+        Ok(tree)
     }
 
     fn draft_all(&mut self, contexts: &mut [DraftContext<'_>]) -> Vec<Result<Drafted, RuntimeError>> {

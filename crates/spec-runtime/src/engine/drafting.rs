@@ -40,7 +40,7 @@ impl Engine {
         share: &RowShare,
     ) -> Vec<Result<Draft, RuntimeError>> {
         let others = generations.len().saturating_sub(1);
-        let company = Company { rows: others, reading, tokens: others as f64, seconds: 0.0 };
+        let company = Company { rows: others, reading, tokens: others as f64 };
         let wanted =
             |generation: &mut &mut Generation| guarded(share, "the drafter", || self.wanted(generation, rows, company));
         let mut drafts: Vec<_> = generations.iter_mut().map(wanted).collect();

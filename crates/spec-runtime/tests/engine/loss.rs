@@ -2,7 +2,7 @@
 
 use super::*;
 
-use spec_core::{AcceptanceRule, Choices, DraftTree, Outcome, Proposal, RuleName, TargetLaws, VerifyError};
+use spec_core::{AcceptanceRule, Choices, DraftTree, LossBudget, Outcome, Proposal, RuleName, TargetLaws, VerifyError};
 use spec_runtime::{RequestRule, SpeculationStats};
 
 fn named(rule: &str) -> Option<RequestRule> {
@@ -105,7 +105,13 @@ impl AcceptanceRule for Credulous {
         Proposal::Argmax
     }
 
-    fn verify(&self, _: &DraftTree, _: &mut dyn TargetLaws, _: &mut dyn Choices) -> Result<Outcome, VerifyError> {
+    fn verify_within(
+        &self,
+        _: LossBudget,
+        _: &DraftTree,
+        _: &mut dyn TargetLaws,
+        _: &mut dyn Choices,
+    ) -> Result<Outcome, VerifyError> {
         unreachable!("it is refused before")
     }
 }

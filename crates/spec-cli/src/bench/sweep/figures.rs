@@ -2,12 +2,12 @@
 
 use serde::Serialize;
 use spec_core::RuleName;
-use spec_figures::{geometric_mean, ratios};
+use spec_figures::{geometric_mean, median, ratios};
 use spec_runtime::{ForgivenStats, SpeculationStats};
 
 use super::bootstrap::{Interval, RESAMPLES, SEED};
 use super::quality::{bleu, edit_similarity};
-use super::{Case, Judged, Setting, median};
+use super::{Case, Judged, Setting};
 use crate::args::{BenchSweepArgs, Preset};
 
 /// A line of the article's table.
@@ -189,8 +189,8 @@ impl<'a> View<'a> {
     }
 
     fn rate(&self, answers: &[&Judged]) -> Interval {
-        let rates: Vec<f64> = answers.iter().map(|judged| median(&judged.answer.rates)).collect();
-        self.interval(|cases| median(&cases.map(|case| rates[case]).collect::<Vec<_>>()))
+        let rates: Vec<f64> = answers.iter().map(|judged| median(&judged.answer.rates).unwrap_or(0.0)).collect();
+        self.interval(|cases| median(&cases.map(|case| rates[case]).collect::<Vec<_>>()).unwrap_or(0.0))
     }
 
     fn logprob(&self, answers: &[&Judged]) -> Interval {
@@ -265,7 +265,7 @@ impl<'a> View<'a> {
 
 /// An answer's speed over the plain one's: the median of its repeats, in each of which both ran.
 fn ratio(plain: &Judged, judged: &Judged) -> f64 {
-    let ratio = median(&ratios(&judged.answer.rates, &plain.answer.rates));
+    let ratio = median(&ratios(&judged.answer.rates, &plain.answer.rates)).unwrap_or(0.0);
     // An answer of one token has no rate, with drafts or without.
     if ratio.is_finite() && ratio > 0.0 { ratio } else { 1.0 }
 }

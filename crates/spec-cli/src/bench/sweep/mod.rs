@@ -14,7 +14,6 @@ use std::process::ExitCode;
 use anyhow::{Context, Result, bail};
 use indicatif::{ProgressBar, ProgressStyle};
 use spec_core::{Fixed, RuleName, SamplingParams, Token};
-use spec_figures::Spread;
 use spec_runtime::{Completion, Engine, Request, RuntimeError, SpeculationStats, StopRules};
 
 use crate::args::BenchSweepArgs;
@@ -262,9 +261,4 @@ fn refused(error: RuntimeError) -> anyhow::Error {
 
 fn rate(completion: &Completion) -> f64 {
     completion.timings.tokens_per_second(completion.completion_tokens)
-}
-
-/// 0 of nothing.
-fn median(values: &[f64]) -> f64 {
-    Spread::of(values).map_or(0.0, |spread| spread.median)
 }
