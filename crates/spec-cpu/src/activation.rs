@@ -346,11 +346,28 @@ pub(crate) struct Target<'a> {
 }
 
 impl Target<'_> {
-    /// Index of entry `entry` of `row` in a vector with `per_block` entries per block of a row, `entry` counted over the whole row.
+    /// Where the entries of `row` are: found once per row, since cutting rows into tiles takes divisions.
     #[inline(always)]
-    pub(crate) fn index(&self, row: usize, entry: usize, per_block: usize) -> usize {
+    pub(crate) fn row(&self, row: usize) -> RowEntries {
         let (first, tile_rows) = self.tiles.of_row(row);
-        first * self.blocks * per_block + entry * tile_rows + (row - first)
+        RowEntries { before: first * self.blocks, tile_rows, in_tile: row - first }
+    }
+}
+
+/// Where the entries of a row are in the vectors of a [`Target`].
+#[derive(Clone, Copy)]
+pub(crate) struct RowEntries {
+    /// Blocks of the tiles before the row's.
+    before: usize,
+    tile_rows: usize,
+    in_tile: usize,
+}
+
+impl RowEntries {
+    /// Index of entry `entry`, counted over the whole row, in a vector with `per_block` entries per block of a row.
+    #[inline(always)]
+    pub(crate) fn index(self, entry: usize, per_block: usize) -> usize {
+        self.before * per_block + entry * self.tile_rows + self.in_tile
     }
 }
 

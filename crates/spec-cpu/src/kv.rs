@@ -18,7 +18,7 @@ use spec_runtime::kv::Move;
 
 use crate::attention::LANES;
 use crate::kernels::quantize;
-use crate::kernels::simd::{Kernel, Simd, Vectorize};
+use crate::kernels::simd::{Kernel, Simd};
 use crate::{CpuError, Isa, SharedSlice};
 
 /// Tokens that a block holds.
@@ -111,11 +111,11 @@ impl KvElement for i8 {
     const SCALE_ELEMENTS: usize = size_of::<f32>();
 
     fn scale(isa: Isa, row: &[f32]) -> (f32, f32) {
-        isa.vectorize(Scale(row))
+        isa.run(Scale(row))
     }
 
     fn encode(isa: Isa, values: &[f32], inverse: f32, out: &mut [Self]) {
-        isa.vectorize(Quantize { values, inverse, out });
+        isa.run(Quantize { values, inverse, out });
     }
 
     #[cfg(test)]
@@ -304,15 +304,15 @@ impl Kernel for Round<'_> {
     }
 }
 
-/// The scale of a row of bytes: NaN if an element is not finite.
+/// The scale of a row of bytes, and its inverse: NaN if an element is not finite.
 struct Scale<'a>(&'a [f32]);
 
-impl Vectorize for Scale<'_> {
+impl Kernel for Scale<'_> {
     type Output = (f32, f32);
 
     #[inline(always)]
-    fn run(self) -> (f32, f32) {
-        quantize::scale(self.0)
+    fn run<S: Simd>(self, simd: S) -> (f32, f32) {
+        quantize::scale(simd, self.0)
     }
 }
 
@@ -323,14 +323,12 @@ struct Quantize<'a> {
     out: &'a mut [i8],
 }
 
-impl Vectorize for Quantize<'_> {
+impl Kernel for Quantize<'_> {
     type Output = ();
 
     #[inline(always)]
-    fn run(self) {
-        for (target, &value) in self.out.iter_mut().zip(self.values) {
-            *target = quantize::code(value, self.inverse) as i8;
-        }
+    fn run<S: Simd>(self, simd: S) {
+        quantize::round(simd, self.values, self.inverse, self.out);
     }
 }
 

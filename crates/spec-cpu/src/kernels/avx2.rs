@@ -4,7 +4,7 @@ use std::arch::x86_64::*;
 
 use half::f16;
 
-use super::simd::{Kernel, Simd};
+use super::simd::{Kernel, ROUNDING, Simd};
 use crate::{Avx2, Avx2Vnni};
 
 /// Runs `kernel` compiled for AVX2.
@@ -175,6 +175,43 @@ impl<const VNNI: bool> Simd for Ymm<VNNI> {
         // SAFETY: the token proves support; the array has 32 bytes.
         unsafe { _mm256_storeu_si256(parts.as_mut_ptr().cast(), values) };
         parts.into_iter().fold(0, i32::wrapping_add)
+    }
+
+    #[inline(always)]
+    fn greater_magnitude(self, most: __m256i, values: __m256) -> __m256i {
+        // SAFETY: the token proves support.
+        unsafe {
+            let magnitudes = _mm256_and_si256(_mm256_castps_si256(values), _mm256_set1_epi32(0x7fff_ffff));
+            _mm256_max_epi32(most, magnitudes)
+        }
+    }
+
+    #[inline(always)]
+    fn greatest(self, values: __m256i) -> i32 {
+        let mut lanes = [0_i32; 8];
+        // SAFETY: the token proves support; the array has 32 bytes.
+        unsafe { _mm256_storeu_si256(lanes.as_mut_ptr().cast(), values) };
+        lanes.into_iter().fold(i32::MIN, i32::max)
+    }
+
+    #[inline(always)]
+    fn round(self, values: __m256, factor: __m256) -> __m256i {
+        // SAFETY: the token proves support.
+        unsafe {
+            let shifted = _mm256_add_ps(_mm256_mul_ps(values, factor), _mm256_set1_ps(ROUNDING));
+            _mm256_sub_epi32(_mm256_castps_si256(shifted), _mm256_set1_epi32(ROUNDING.to_bits().cast_signed()))
+        }
+    }
+
+    #[inline(always)]
+    unsafe fn store_low_bytes(self, at: *mut i8, values: __m256i) {
+        // SAFETY: the token proves support, the caller that there is room.
+        unsafe {
+            // The low bytes of each half come first in it.
+            let bytes = _mm256_shuffle_epi8(values, _mm256_set1_epi32(0x0c08_0400));
+            let (first, second) = (_mm256_castsi256_si128(bytes), _mm256_extracti128_si256::<1>(bytes));
+            _mm_storel_epi64(at.cast(), _mm_unpacklo_epi32(first, second));
+        }
     }
 
     #[inline(always)]

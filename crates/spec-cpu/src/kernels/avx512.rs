@@ -4,7 +4,7 @@ use std::arch::x86_64::*;
 
 use half::f16;
 
-use super::simd::{Kernel, Simd};
+use super::simd::{Kernel, ROUNDING, Simd};
 use crate::Avx512Vnni;
 
 /// Runs `kernel` compiled for this instruction set.
@@ -163,6 +163,33 @@ impl Simd for Zmm {
     fn sum_ints(self, values: __m512i) -> i32 {
         // SAFETY: the token proves support.
         unsafe { _mm512_reduce_add_epi32(values) }
+    }
+
+    #[inline(always)]
+    fn greater_magnitude(self, most: __m512i, values: __m512) -> __m512i {
+        // SAFETY: the token proves support.
+        unsafe { _mm512_max_epi32(most, _mm512_castps_si512(_mm512_abs_ps(values))) }
+    }
+
+    #[inline(always)]
+    fn greatest(self, values: __m512i) -> i32 {
+        // SAFETY: the token proves support.
+        unsafe { _mm512_reduce_max_epi32(values) }
+    }
+
+    #[inline(always)]
+    fn round(self, values: __m512, factor: __m512) -> __m512i {
+        // SAFETY: the token proves support.
+        unsafe {
+            let shifted = _mm512_add_ps(_mm512_mul_ps(values, factor), _mm512_set1_ps(ROUNDING));
+            _mm512_sub_epi32(_mm512_castps_si512(shifted), _mm512_set1_epi32(ROUNDING.to_bits().cast_signed()))
+        }
+    }
+
+    #[inline(always)]
+    unsafe fn store_low_bytes(self, at: *mut i8, values: __m512i) {
+        // SAFETY: the token proves support, the caller that there is room.
+        unsafe { _mm_storeu_si128(at.cast(), _mm512_cvtepi32_epi8(values)) };
     }
 
     #[inline(always)]

@@ -161,18 +161,23 @@ impl Part<'_> {
         let start = row * self.stride + output;
         // SAFETY: one task has this panel, and rows do not overlap as the stride covers the outputs.
         let target = unsafe { self.output.slice(start..start + count) };
-        let mut sums = *sums;
-        if let Some(bias) = self.bias {
-            for (sum, bias) in sums.iter_mut().zip(&bias[output..output + count]) {
-                *sum += bias;
-            }
+        let bias = self.bias.map(|bias| &bias[output..output + count]);
+        // A whole panel, which nearly all are, has a length that the compiler knows: no call copies it.
+        match <&mut [f32; LANES]>::try_from(&mut *target) {
+            Ok(target) => put(target, bias, self.accumulate, sums),
+            Err(_) => put(target, bias, self.accumulate, &sums[..count]),
         }
-        if self.accumulate {
-            for (target, sum) in target.iter_mut().zip(&sums) {
-                *target += sum;
-            }
-        } else {
-            target.copy_from_slice(&sums[..count]);
-        }
+    }
+}
+
+/// Replaces `target` by `sums` and what is added to them.
+#[inline(always)]
+fn put(target: &mut [f32], bias: Option<&[f32]>, accumulate: bool, sums: &[f32]) {
+    let pairs = target.iter_mut().zip(sums);
+    match (bias, accumulate) {
+        (None, false) => pairs.for_each(|(target, sum)| *target = *sum),
+        (None, true) => pairs.for_each(|(target, sum)| *target += sum),
+        (Some(bias), false) => pairs.zip(bias).for_each(|((target, sum), bias)| *target = sum + bias),
+        (Some(bias), true) => pairs.zip(bias).for_each(|((target, sum), bias)| *target += sum + bias),
     }
 }

@@ -22,9 +22,10 @@ use super_block::super_blocks;
 
 /// How far ahead of use, in bytes, weights are fetched into the second-level cache: hardware prefetchers stop at 4 KiB, and that cache
 /// tracks three times as many misses as the first.
-const PREFETCH_FAR: usize = 8192;
-/// How far ahead weights move on into the first-level cache, so that the loop waits for neither.
-const PREFETCH_NEAR: usize = 1024;
+const PREFETCH_FAR: usize = 16384;
+/// How far ahead weights move on into the first-level cache, so that the loop waits for neither. One row passes over a kilobyte
+/// sooner than memory answers: at that distance it read a tenth less per second.
+const PREFETCH_NEAR: usize = 4096;
 
 /// Multiplies a tile of `R` rows with one panel of weights.
 pub(super) struct Panel<'a, const R: usize> {

@@ -2,7 +2,7 @@
 
 use half::f16;
 
-use super::simd::{Kernel, Simd};
+use super::simd::{Kernel, ROUNDING, Simd};
 use crate::packed::LANES;
 use crate::vector::{f16_to_f32, f32_to_f16};
 
@@ -147,6 +147,28 @@ impl Simd for Arrays {
     #[inline(always)]
     fn sum_ints(self, values: Ints) -> i32 {
         values.into_iter().fold(0, i32::wrapping_add)
+    }
+
+    #[inline(always)]
+    fn greater_magnitude(self, most: Ints, values: Floats) -> Ints {
+        std::array::from_fn(|lane| most[lane].max((values[lane].to_bits() & 0x7fff_ffff).cast_signed()))
+    }
+
+    #[inline(always)]
+    fn greatest(self, values: Ints) -> i32 {
+        values.into_iter().fold(i32::MIN, i32::max)
+    }
+
+    #[inline(always)]
+    fn round(self, values: Floats, factor: Floats) -> Ints {
+        let shifted = |lane: usize| (values[lane] * factor[lane] + ROUNDING).to_bits();
+        std::array::from_fn(|lane| shifted(lane).wrapping_sub(ROUNDING.to_bits()).cast_signed())
+    }
+
+    #[inline(always)]
+    unsafe fn store_low_bytes(self, at: *mut i8, values: Ints) {
+        // SAFETY: the caller's contract.
+        unsafe { at.cast::<[i8; LANES]>().write_unaligned(values.map(|value| value as i8)) };
     }
 
     #[inline(always)]

@@ -2,10 +2,10 @@
 
 use std::ops::Range;
 
-use super::simd::Vectorize;
+use super::simd::{Kernel, Simd};
 use super::vector::{Moments, Nonlinearity, Norm};
 use crate::Isa;
-use crate::activation::{ActivationForm, Codes, Target};
+use crate::activation::{ActivationForm, Codes, RowEntries, Target};
 
 /// Where the values of a row come from.
 pub(crate) enum Source<'a> {
@@ -29,19 +29,27 @@ impl Source<'_> {
         }
     }
 
-    /// Fills `block` with columns `start..start + N` of a row.
+    /// Columns `start..start + N` of a row, in `block` where they have to be computed.
     #[inline(always)]
-    fn load<const N: usize>(&self, row: usize, inputs: usize, start: usize, moments: Moments, block: &mut [f32; N]) {
+    fn load<'b, const N: usize>(
+        &'b self,
+        row: usize,
+        inputs: usize,
+        start: usize,
+        moments: Moments,
+        block: &'b mut [f32; N],
+    ) -> &'b [f32; N] {
         let at = row * inputs + start;
         match self {
-            Self::Plain { values } => block.copy_from_slice(&values[at..at + N]),
+            Self::Plain { values } => return values[at..].first_chunk().expect("whole blocks"),
             Self::Norm { values, norm } => {
-                block.copy_from_slice(&values[at..at + N]);
+                *block = *values[at..].first_chunk().expect("whole blocks");
                 norm.apply(moments, start, block);
             }
             Self::Activated { function, values } => function.apply(&values[at..at + N], block),
             Self::Gated { function, gate, up } => function.gate(&gate[at..at + N], &up[at..at + N], block),
         }
+        block
     }
 }
 
@@ -55,7 +63,7 @@ pub(crate) fn run(
     range: Range<usize>,
     target: &Target<'_>,
 ) {
-    isa.vectorize(Quantize { form, source, row, inputs, range, target });
+    isa.run(Quantize { form, source, row, inputs, range, target });
 }
 
 struct Quantize<'a> {
@@ -67,32 +75,30 @@ struct Quantize<'a> {
     target: &'a Target<'a>,
 }
 
-impl Vectorize for Quantize<'_> {
+impl Kernel for Quantize<'_> {
     type Output = ();
 
     #[inline(always)]
-    fn run(self) {
+    fn run<S: Simd>(self, simd: S) {
         let Self { form, source, row, inputs, range, target } = self;
         let moments = source.moments(row, inputs);
+        let entries = target.row(row);
         let mut values = [0.0; 256];
         for block in range.start / form.block()..range.end / form.block() {
             let start = block * form.block();
             match form {
                 ActivationForm::Float => {
                     let mut value = [0.0];
-                    source.load(row, inputs, start, moments, &mut value);
-                    let at = target.index(row, block, 1);
+                    let value = source.load(row, inputs, start, moments, &mut value);
                     // SAFETY: entries of this row and block only.
-                    unsafe { target.floats.set(at, value[0]) };
+                    unsafe { target.floats.set(entries.index(block, 1), value[0]) };
                 }
                 ActivationForm::Block32 => {
                     let values = values.first_chunk_mut().expect("256 are 32 or more");
-                    source.load(row, inputs, start, moments, values);
-                    block32(values, row, block, target);
+                    block32(simd, source.load(row, inputs, start, moments, values), entries, block, target);
                 }
                 ActivationForm::Block256 => {
-                    source.load(row, inputs, start, moments, &mut values);
-                    block256(&values, row, block, target);
+                    block256(simd, source.load(row, inputs, start, moments, &mut values), entries, block, target);
                 }
             }
         }
@@ -104,15 +110,13 @@ const SMALLEST: f32 = 1e-30;
 
 /// The scale of a block, of a multiple of 16 values, and its inverse: the largest magnitude becomes 127.
 #[inline(always)]
-pub(crate) fn scale(values: &[f32]) -> (f32, f32) {
-    // As integers, magnitudes order like floats, and every NaN is above infinity.
-    let mut lanes = [0_u32; 16];
-    for values in values.chunks_exact(16) {
-        for (lane, value) in lanes.iter_mut().zip(values) {
-            *lane = (*lane).max(value.to_bits() & 0x7fff_ffff);
-        }
+pub(crate) fn scale<S: Simd>(simd: S, values: &[f32]) -> (f32, f32) {
+    let mut largest = simd.ints(0);
+    for values in values.chunks_exact(S::WIDTH) {
+        // SAFETY: the chunk is a vector.
+        largest = simd.greater_magnitude(largest, unsafe { simd.load(values.as_ptr()) });
     }
-    let largest = f32::from_bits(lanes.iter().copied().fold(0, u32::max));
+    let largest = f32::from_bits(simd.greatest(largest).cast_unsigned());
     if !largest.is_finite() {
         (f32::NAN, 0.0)
     } else if largest < SMALLEST {
@@ -122,42 +126,40 @@ pub(crate) fn scale(values: &[f32]) -> (f32, f32) {
     }
 }
 
-/// Rounds to the nearest integer, ties to even: at 1.5 * 2^23 an f32 has no fraction bits left.
+/// Rounds a multiple of 16 values, times `inverse`, to the nearest integers, ties to even; returns their sum.
 ///
 /// In a block that is not finite the inverse scale is zero and a product may be NaN; the code is then some number, which the NaN
 /// scale makes irrelevant.
 #[inline(always)]
-pub(crate) fn code(value: f32, inverse: f32) -> i32 {
-    const MAGIC: f32 = 12_582_912.0;
-    (value * inverse + MAGIC).to_bits().wrapping_sub(MAGIC.to_bits()).cast_signed()
+pub(crate) fn round<S: Simd>(simd: S, values: &[f32], inverse: f32, codes: &mut [i8]) -> i32 {
+    let inverse = simd.floats(inverse);
+    let mut sum = 0_i32;
+    for (values, codes) in values.chunks_exact(S::WIDTH).zip(codes.chunks_exact_mut(S::WIDTH)) {
+        // SAFETY: the chunks are a vector each. The sum is formed from the integers: reading the bytes back would wait for their store.
+        unsafe {
+            let numbers = simd.round(simd.load(values.as_ptr()), inverse);
+            simd.store_low_bytes(codes.as_mut_ptr(), numbers);
+            sum = sum.wrapping_add(simd.sum_ints(numbers));
+        }
+    }
+    sum
 }
 
 /// The codes of 32 values, and the sums of the first and the second half.
-///
-/// Sums are formed from the integers in their registers: reading the bytes back would wait for their store.
 #[inline(always)]
-fn codes32(values: &[f32; 32], inverse: f32) -> (Codes, [i32; 2]) {
+fn codes32<S: Simd>(simd: S, values: &[f32; 32], inverse: f32) -> (Codes, [i32; 2]) {
     let mut codes = Codes([0; 32]);
-    let mut sums = [0_i32; 2];
-    for ((codes, values), sum) in codes.0.chunks_exact_mut(16).zip(values.chunks_exact(16)).zip(&mut sums) {
-        let mut numbers = [0_i32; 16];
-        for (number, value) in numbers.iter_mut().zip(values) {
-            *number = code(*value, inverse);
-        }
-        for (code, number) in codes.iter_mut().zip(numbers) {
-            *code = number as i8;
-        }
-        *sum = numbers.iter().fold(0, |sum, number| sum.wrapping_add(*number));
-    }
+    let (first, second) = codes.0.split_at_mut(16);
+    let sums = [round(simd, &values[..16], inverse, first), round(simd, &values[16..], inverse, second)];
     (codes, sums)
 }
 
 #[inline(always)]
-fn block32(values: &[f32; 32], row: usize, block: usize, target: &Target<'_>) {
-    let (scale, inverse) = scale(values);
-    let (codes, sums) = codes32(values, inverse);
+fn block32<S: Simd>(simd: S, values: &[f32; 32], entries: RowEntries, block: usize, target: &Target<'_>) {
+    let (scale, inverse) = scale(simd, values);
+    let (codes, sums) = codes32(simd, values, inverse);
     let sum = sums[0].wrapping_add(sums[1]);
-    let at = target.index(row, block, 1);
+    let at = entries.index(block, 1);
     // SAFETY: entries of this row and block only, written by one task.
     unsafe {
         target.codes.set(at, codes);
@@ -169,28 +171,24 @@ fn block32(values: &[f32; 32], row: usize, block: usize, target: &Target<'_>) {
 }
 
 #[inline(always)]
-fn block256(values: &[f32; 256], row: usize, block: usize, target: &Target<'_>) {
-    let (scale, inverse) = scale(values);
+fn block256<S: Simd>(simd: S, values: &[f32; 256], entries: RowEntries, block: usize, target: &Target<'_>) {
+    let (scale, inverse) = scale(simd, values);
     let mut sums = [0_i32; 16];
     for (sub, (values, sums)) in values.chunks_exact(32).zip(sums.chunks_exact_mut(2)).enumerate() {
-        let (codes, halves) = codes32(values.first_chunk().expect("chunks of 32"), inverse);
+        let (codes, halves) = codes32(simd, values.first_chunk().expect("chunks of 32"), inverse);
         sums.copy_from_slice(&halves);
-        let at = target.index(row, block * 8 + sub, 8);
         // SAFETY: an entry of this row and block only, written by one task.
-        unsafe { target.codes.set(at, codes) };
+        unsafe { target.codes.set(entries.index(block * 8 + sub, 8), codes) };
     }
-    let at = target.index(row, block, 1);
     // SAFETY: as above.
-    unsafe { target.scales.set(at, scale) };
+    unsafe { target.scales.set(entries.index(block, 1), scale) };
     for (sub, sum) in sums.iter().enumerate() {
-        let at = target.index(row, block * 16 + sub, 16);
         // SAFETY: as above.
-        unsafe { target.starts.set(at, sum.wrapping_mul(-32)) };
+        unsafe { target.starts.set(entries.index(block * 16 + sub, 16), sum.wrapping_mul(-32)) };
     }
     for (pair, sums) in sums.chunks_exact(4).enumerate() {
-        let at = target.index(row, block * 4 + pair, 4);
         let (first, second) = (sums[0].wrapping_add(sums[1]), sums[2].wrapping_add(sums[3]));
         // SAFETY: as above.
-        unsafe { target.sums.set(at, first & 0xffff | second << 16) };
+        unsafe { target.sums.set(entries.index(block * 4 + pair, 4), first & 0xffff | second << 16) };
     }
 }

@@ -79,6 +79,16 @@ pub(crate) trait Simd: Copy {
     fn to_floats(self, values: Self::Ints) -> Self::Floats;
     /// The sum of the lanes, modulo 2^32.
     fn sum_ints(self, values: Self::Ints) -> i32;
+    /// The greater of `most`, not negative, and the bits of the magnitudes of `values`: as integers, magnitudes order like
+    /// floats, and every NaN is above infinity.
+    fn greater_magnitude(self, most: Self::Ints, values: Self::Floats) -> Self::Ints;
+    /// The greatest lane.
+    fn greatest(self, values: Self::Ints) -> i32;
+    /// `values * factor`, rounded, then rounded to the nearest integer, ties to even, if below 2^22.
+    fn round(self, values: Self::Floats, factor: Self::Floats) -> Self::Ints;
+    /// # Safety
+    /// `WIDTH` bytes are writable at `at`.
+    unsafe fn store_low_bytes(self, at: *mut i8, values: Self::Ints);
 
     /// `value` in all lanes.
     fn floats(self, value: f32) -> Self::Floats;
@@ -117,6 +127,9 @@ pub(crate) trait Simd: Copy {
     /// Fetches the cache line at `at`, which may be any address, for use soon: into the first-level cache, or the second.
     fn prefetch<const FIRST_LEVEL: bool>(self, at: *const u8);
 }
+
+/// At 1.5 * 2^23 an f32 has no fraction bits left: adding it rounds to an integer.
+pub(super) const ROUNDING: f32 = 12_582_912.0;
 
 /// An operation over the vectors of any instruction set, carried out by [`crate::Isa::run`].
 ///
