@@ -96,12 +96,13 @@ Exit codes: 0 everything holds; 1 something does not, or it failed; 2 usage. Tab
     },
     Topic {
         name: "clients",
-        summary: "OpenAI's Python and Node packages drive every endpoint of a server on SmolLM2",
+        summary: "OpenAI's packages drive every endpoint of a server on SmolLM2, llama.cpp's reads a file of ours",
         details: "\
 cargo xtask clients
 
 Starts `spec serve` and the scripts in crates/spec-bench/clients with pinned packages, which pip and npm install in the target
-folder. Streaming and not, choices, stops, seeds, log-probabilities, biases, JSON, tools, errors, cancelling.
+folder. Streaming and not, choices, stops, seeds, log-probabilities, biases, JSON, tools, errors, cancelling. Then llama.cpp's Python
+package reads what `spec quantize` makes of SmolLM2.
 ",
     },
     Topic {

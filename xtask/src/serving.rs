@@ -11,25 +11,41 @@ use std::time::{Duration, Instant};
 
 /// The packages that the scripts in `crates/spec-bench/clients` were written against, as pip and npm name them.
 const PYTHON_CLIENT: &str = "openai==3.57.0";
+/// Reads GGUF files as llama.cpp's own tools do.
+const GGUF_READER: &str = "gguf==0.19.0";
 const NODE_CLIENT: &str = "openai@7.59.0";
 /// What the scripts present; any other key has to be refused.
 const KEY: &str = "clients-key";
 const STARTED_WITHIN: Duration = Duration::from_secs(120);
 
-/// Starts the server on SmolLM2 and both clients after each other; a check that does not hold fails it.
+/// Starts the server on SmolLM2 and both clients after each other, and has a file of ours read; a check that does not hold fails it.
 pub(crate) fn clients() -> Result<()> {
     let model = fetch::models(false)?.into_iter().next().context("the table of models is empty")?;
     let spec = binary::build_quick("spec-cli", "spec")?;
     let folder = binary::target_folder()?.join("clients");
     fs::create_dir_all(&folder).with_context(|| format!("cannot create {}", folder.display()))?;
     let (python, module) = (install_python(&folder)?, install_node(&folder)?);
-    let server = Server::start(&spec, &model, &folder)?;
     let scripts = workspace::root().join("crates/spec-bench/clients");
+    read_quantized(&spec, &model, &folder, &python, &scripts)?;
+    let server = Server::start(&spec, &model, &folder)?;
     process::run(Command::new(python).arg(scripts.join("client.py")).args([&server.address, KEY]))
         .and_then(|()| {
             process::run(Command::new("node").arg(scripts.join("client.mjs")).args([&server.address, KEY]).arg(&module))
         })
         .with_context(|| format!("the server's own words are in {}", server.log.display()))
+}
+
+/// A file with fewer bits a weight, for another program to read.
+fn read_quantized(spec: &Path, model: &Path, folder: &Path, python: &Path, scripts: &Path) -> Result<()> {
+    const TYPE: &str = "Q4_0";
+    let file = folder.join("quantized.gguf");
+    if file.is_file() {
+        fs::remove_file(&file).with_context(|| format!("cannot replace {}", file.display()))?;
+    }
+    process::run(
+        Command::new(spec).env("SPEC_CONFIG", "none").arg("quantize").args([model, &file]).args(["--type", TYPE]),
+    )?;
+    process::run(Command::new(python).arg(scripts.join("gguf_reader.py")).args([model, &file]).arg(TYPE))
 }
 
 fn install_python(folder: &Path) -> Result<PathBuf> {
@@ -39,7 +55,7 @@ fn install_python(folder: &Path) -> Result<PathBuf> {
         process::run(Command::new("python3").args(["-m", "venv"]).arg(&environment))
             .context("Python 3 with venv is needed (on Debian and Ubuntu: apt-get install python3-venv)")?;
     }
-    let pip = ["-m", "pip", "install", "--quiet", "--disable-pip-version-check", PYTHON_CLIENT];
+    let pip = ["-m", "pip", "install", "--quiet", "--disable-pip-version-check", PYTHON_CLIENT, GGUF_READER];
     process::run(Command::new(&python).args(pip))?;
     Ok(python)
 }

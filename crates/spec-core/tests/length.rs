@@ -3,7 +3,8 @@
 use std::time::Duration;
 
 use spec_core::{
-    Additive, ByPromptLength, DraftCost, Fixed, Goodput, LENGTH_POLICIES, LengthPolicy, LengthPolicyName, Round, Start,
+    Additive, Ask, ByPromptLength, DraftCost, Fixed, Gate, Goodput, LENGTH_POLICIES, LengthPolicy, LengthPolicyName,
+    Prices, Round, Start,
 };
 
 fn round(drafted: usize, accepted: usize) -> Round {
@@ -304,4 +305,37 @@ fn goodput_knows_what_hidden_drafts_cost() {
     let (one_by_one, hidden) = (mean(0.2, 0.97, false), mean(0.2, 0.97, true));
     assert!(one_by_one > 6.0, "{one_by_one} one by one");
     assert!((3.5..6.0).contains(&hidden), "five passes take as long as the target's: {hidden}");
+}
+
+#[test]
+fn a_long_text_is_read_for_a_draft_model_that_has_proven_itself_and_for_answers_that_go_on() {
+    let mut prices = Prices::new(16);
+    prices.enter_pass(1, Duration::from_millis(40));
+    let pass = 0.016;
+    let ask = |gate: &mut Gate, reading: f64, left: usize| gate.ask_reader(&prices, pass, reading, left);
+    let fresh = || {
+        let mut gate = Gate::new(DraftCost::Model);
+        gate.advance(1);
+        gate
+    };
+
+    let mut gate = fresh();
+    assert!(matches!(ask(&mut gate, 0.4, 500), Ask::Try { .. }));
+    gate.tried(1);
+    assert_eq!(ask(&mut gate, 0.05, 500), Ask::Yes, "a short text costs less than more trials");
+    // Ten tokens' time: two more accepted tokens.
+    for accepted in [1, 1] {
+        assert!(matches!(ask(&mut gate, 0.4, 500), Ask::Try { .. }));
+        gate.tried(accepted);
+    }
+    assert_eq!(ask(&mut gate, 0.4, 500), Ask::Yes);
+    assert_eq!(ask(&mut gate, 0.4, 40), Ask::No, "a fifth of what is left is eight tokens");
+    gate.rest();
+    gate.advance(Gate::MODEL_GAP);
+    assert!(matches!(ask(&mut gate, 0.0, 500), Ask::Try { .. }));
+    gate.tried(2);
+    assert!(matches!(ask(&mut gate, 0.4, 500), Ask::Try { .. }), "what was proven before a rest is forgotten");
+
+    assert_eq!(ask(&mut fresh(), 0.0, 5), Ask::No, "a trial of 48 ms for five tokens");
+    assert!(matches!(ask(&mut fresh(), 0.0, 6), Ask::Try { .. }));
 }

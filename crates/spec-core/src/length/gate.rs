@@ -6,8 +6,8 @@ use super::{DraftCost, Prices};
 ///
 /// A free drafter is tried every [`FREE_GAP`](Self::FREE_GAP) tokens, a model after [`MODEL_GAP`](Self::MODEL_GAP) tokens, then half
 /// as many again after each trial that fails, up to two fifths of the tokens generated so far, so that trials become exponentially
-/// rare. A model on trial looks at a few dozen tokens of context only: the text it has missed is caught up on when the trial says
-/// that it is worth it.
+/// rare. A model on trial looks at a few dozen tokens of context only: the text it has missed is caught up on when trials say
+/// that it is worth it, the more of them the longer that takes ([`ask_reader`](Self::ask_reader)).
 ///
 /// Among others a trial delays them all. None is made where not even a token that is certain to be accepted would pay, and trials are
 /// as much rarer as they cost more tokens than where nobody waits.
@@ -20,6 +20,8 @@ pub struct Gate {
     trials: usize,
     /// Whether the last trial succeeded, and no draft was turned down since.
     promises: bool,
+    /// Tokens accepted in trials since the drafter last rested.
+    proven: usize,
     /// Rests since a trial last succeeded.
     failures: i32,
 }
@@ -58,9 +60,24 @@ impl Gate {
     /// Context of a draft model's first trial, and of later ones.
     const TRIAL_CONTEXT: [usize; 2] = [72, 16];
 
+    /// What a draft model that pays may spare of an answer's time. Reading must not take more of what is left.
+    const SPARED: f64 = 0.2;
+    /// Passes of its model that a trial takes, what it reads included.
+    const TRIAL_PASSES: f64 = 3.0;
+    /// Tokens that reading may delay the answer by for each token that trials have got accepted.
+    const DELAY_PER_PROOF: f64 = 4.0;
+
     /// A gate that asks for a trial once one token is out.
     pub fn new(cost: DraftCost) -> Self {
-        Self { cost, generated: 0, mode: Mode::Resting { since: 0, gap: 1 }, trials: 0, promises: false, failures: 0 }
+        Self {
+            cost,
+            generated: 0,
+            mode: Mode::Resting { since: 0, gap: 1 },
+            trials: 0,
+            promises: false,
+            proven: 0,
+            failures: 0,
+        }
     }
 
     /// Whether the drafter is asked now. A trial of a free drafter has as many tokens as its rows are cheap; `pass` are the seconds of
@@ -79,6 +96,20 @@ impl Gate {
                 Ask::Try { tokens: prices.trial_tokens(tokens), context }
             }
             (ask, _) => ask,
+        }
+    }
+
+    /// The same of a draft model that reads text for `reading` seconds before it drafts with all of it, in an answer that has at most
+    /// `left` tokens to come.
+    pub fn ask_reader(&mut self, prices: &Prices, pass: f64, reading: f64, left: usize) -> Ask {
+        let is_worth = |seconds: f64| prices.delay(seconds) <= Self::SPARED * left as f64;
+        match self.ask(prices, pass) {
+            Ask::Try { .. } if !is_worth(Self::TRIAL_PASSES * pass) => Ask::No,
+            Ask::Yes if !is_worth(reading) => Ask::No,
+            Ask::Yes if (self.proven as f64) < 1.0 + (prices.delay(reading) / Self::DELAY_PER_PROOF).floor() => {
+                self.trial()
+            }
+            ask => ask,
         }
     }
 
@@ -101,13 +132,19 @@ impl Gate {
 
     /// What [`ask`](Self::ask) said last, before the price of a trial is looked at.
     pub fn current(&self) -> Ask {
-        match (self.mode, self.cost) {
-            (Mode::Open, _) => Ask::Yes,
-            (Mode::Resting { .. }, _) => Ask::No,
-            (Mode::Trying, DraftCost::Model) => {
+        match self.mode {
+            Mode::Open => Ask::Yes,
+            Mode::Resting { .. } => Ask::No,
+            Mode::Trying => self.trial(),
+        }
+    }
+
+    fn trial(&self) -> Ask {
+        match self.cost {
+            DraftCost::Model => {
                 Ask::Try { tokens: 2, context: Some(Self::TRIAL_CONTEXT[usize::from(self.trials > 0)]) }
             }
-            (Mode::Trying, _) => Ask::Try { tokens: FREE_TOKENS, context: None },
+            DraftCost::Free | DraftCost::Weighed => Ask::Try { tokens: FREE_TOKENS, context: None },
         }
     }
 
@@ -116,11 +153,12 @@ impl Gate {
         self.generated += emitted;
     }
 
-    /// Tells how a trial ended; it succeeded when a drafted token was accepted.
-    pub fn tried(&mut self, succeeded: bool) {
+    /// Tells how many tokens of a trial were accepted; with one it succeeded.
+    pub fn tried(&mut self, accepted: usize) {
         self.trials += 1;
-        self.promises = succeeded;
-        if succeeded {
+        self.promises = accepted > 0;
+        if accepted > 0 {
+            self.proven += accepted;
             self.mode = Mode::Open;
             self.failures = 0;
         } else {
@@ -148,6 +186,7 @@ impl Gate {
             }
         };
         self.failures += 1;
+        self.proven = 0;
         self.mode = Mode::Resting { since: self.generated, gap };
     }
 }

@@ -191,7 +191,7 @@ impl LengthPolicy for Goodput {
                 // Earlier failures are no longer true. Where rows are dear, one success does not say so.
                 self.positions.fill(Position::default());
             }
-            self.gate.tried(round.accepted > 0);
+            self.gate.tried(round.accepted);
         } else {
             self.behind = 0;
         }

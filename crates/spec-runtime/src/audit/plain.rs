@@ -207,6 +207,7 @@ impl Guesses {
                 choices: &mut KeyedChoices::new(0, length),
                 budget: 1,
                 context: None,
+                left: usize::MAX,
                 catch_up: usize::MAX,
                 width: 1,
                 prices: None,

@@ -127,6 +127,10 @@ impl Drafter for CachedDrafter {
         drafted.collect()
     }
 
+    fn unread(&self, generation: GenerationId, tokens: &[Token]) -> usize {
+        self.drafter.unread(generation, tokens)
+    }
+
     fn read(&mut self, generation: GenerationId, prompt: &[Token]) {
         self.drafter.read(generation, prompt);
     }

@@ -79,7 +79,7 @@ impl Chooser {
         order
     }
 
-    fn enter<'c, 'a>(&mut self, context: &'c mut DraftContext<'a>) -> Lane<'c, 'a> {
+    fn enter<'c, 'a>(&mut self, context: &'c mut DraftContext<'a>) -> Part<'c, 'a> {
         let state = context.prices.map(|prices| {
             let mut state = self.states.remove(&context.generation).unwrap_or_else(|| State {
                 arms: self.drafters.iter().map(|drafter| Arm::new(drafter.cost())).collect(),
@@ -90,21 +90,21 @@ impl Chooser {
             let alone = context.proposal.draws() || context.width == 1;
             Weighing { prices, state, alone, round: Round::new(context, self.drafters.len()) }
         });
-        Lane { context, weighing: state, asked: None, tree: None, work: Work::default(), failed: None }
+        Part { context, weighing: state, asked: None, tree: None, work: Work::default(), failed: None }
     }
 
     /// Asks a drafter for the generations that it may pay for, all of them at once, and takes what it proposes into their rounds.
-    fn ask(&mut self, index: usize, lanes: &mut [Lane<'_, '_>]) {
+    fn ask(&mut self, index: usize, parts: &mut [Part<'_, '_>]) {
         let drafter = &mut self.drafters[index];
-        for lane in lanes.iter_mut() {
-            let generation = lane.context.generation;
+        for part in parts.iter_mut() {
+            let generation = part.context.generation;
             let may = self.only.get(&generation).is_none_or(|only| only[index]);
-            lane.asked = None;
-            if may && lane.is_open() && suits(&**drafter, &lane.context.proposal) {
-                lane.asked = lane.wants(index, &**drafter);
+            part.asked = None;
+            if may && part.is_open() && suits(&**drafter, &part.context.proposal) {
+                part.asked = part.wants(index, &**drafter);
             }
         }
-        let mut contexts: Vec<DraftContext<'_>> = lanes.iter_mut().filter_map(|lane| lane.lend(index)).collect();
+        let mut contexts: Vec<DraftContext<'_>> = parts.iter_mut().filter_map(|part| part.lend(index)).collect();
         if contexts.is_empty() {
             return;
         }
@@ -114,13 +114,13 @@ impl Chooser {
         let seconds = (self.clock.now() - begun).as_secs_f64();
         let works: Vec<Work> =
             drafted.iter().map(|drafted| drafted.as_ref().map_or(Work::default(), |drafted| drafted.work)).collect();
-        let asking = lanes.iter_mut().filter(|lane| lane.asked.is_some());
-        for ((lane, drafted), share) in asking.zip(drafted).zip(shares(&works)) {
+        let asking = parts.iter_mut().filter(|part| part.asked.is_some());
+        for ((part, drafted), share) in asking.zip(drafted).zip(shares(&works)) {
             match drafted {
-                Ok(drafted) => lane.take(index, &**drafter, drafted, seconds * share),
+                Ok(drafted) => part.take(index, &**drafter, drafted, seconds * share),
                 // Others hold the draft model's cache: it is left alone for a while. Nothing was drawn before it found that out.
-                Err(RuntimeError::KvExhausted { .. }) if lane.weighing.is_some() => lane.rest(index),
-                Err(error) => lane.failed = Some(error),
+                Err(RuntimeError::KvExhausted { .. }) if part.weighing.is_some() => part.rest(index),
+                Err(error) => part.failed = Some(error),
             }
         }
     }
@@ -128,15 +128,15 @@ impl Chooser {
 
 /// The nodes that pay, of all that were proposed for generations whose drafts may be cut: with them the pass that they share brings the
 /// most tokens per second.
-fn cut(lanes: &mut [Lane<'_, '_>], name: &str) {
+fn cut(parts: &mut [Part<'_, '_>], name: &str) {
     let (mut fixed, mut rounds): (Vec<&Round>, Vec<_>) = (Vec::new(), Vec::new());
     let mut prices = None;
-    for lane in lanes.iter() {
-        let Some(weighing) = lane.weighing.as_ref().filter(|_| lane.failed.is_none()) else { continue };
+    for part in parts.iter() {
+        let Some(weighing) = part.weighing.as_ref().filter(|_| part.failed.is_none()) else { continue };
         if weighing.alone {
             fixed.push(&weighing.round);
         } else {
-            rounds.push((&weighing.round, lane.context.budget));
+            rounds.push((&weighing.round, part.context.budget));
             prices.get_or_insert(weighing.prices);
         }
     }
@@ -144,9 +144,9 @@ fn cut(lanes: &mut [Lane<'_, '_>], name: &str) {
     let kept = best(prices, &rounds, &fixed);
     let rows = fixed.iter().map(|round| round.nodes.len()).sum::<usize>();
     let total = rows + kept.iter().map(Vec::len).sum::<usize>();
-    let cut = lanes.iter_mut().filter(|lane| lane.failed.is_none());
-    let cut = cut.filter_map(|lane| {
-        Some((lane.weighing.as_mut().filter(|weighing| !weighing.alone)?, &mut lane.tree, &mut lane.failed))
+    let cut = parts.iter_mut().filter(|part| part.failed.is_none());
+    let cut = cut.filter_map(|part| {
+        Some((part.weighing.as_mut().filter(|weighing| !weighing.alone)?, &mut part.tree, &mut part.failed))
     });
     for ((weighing, tree, failed), kept) in cut.zip(kept) {
         let round = &mut weighing.round;
@@ -166,7 +166,7 @@ fn cut(lanes: &mut [Lane<'_, '_>], name: &str) {
 }
 
 /// A generation's part of a round that is being drafted.
-struct Lane<'c, 'a> {
+struct Part<'c, 'a> {
     context: &'c mut DraftContext<'a>,
     /// `None` under a policy that names no prices: the first proposal is taken.
     weighing: Option<Weighing<'a>>,
@@ -197,7 +197,7 @@ struct Asking {
     pass: f64,
 }
 
-impl Lane<'_, '_> {
+impl Part<'_, '_> {
     /// Whether a proposal is still of use.
     fn is_open(&self) -> bool {
         self.failed.is_none() && self.tree.is_none()
@@ -216,18 +216,29 @@ impl Lane<'_, '_> {
             DraftCost::Free => 0.0,
             DraftCost::Model | DraftCost::Weighed => arm.pass.get().unwrap_or_else(|| UNKNOWN_PASS * prices.target(1)),
         };
-        let trial = match arm.gate.ask(prices, pass) {
+        // What was drafted ahead is at hand, and has cost nobody any time.
+        let is_ahead = drafter.is_ahead(context.generation, context.tokens);
+        let ask = if drafter.cost() == DraftCost::Model && !is_ahead {
+            let unread = drafter.unread(context.generation, context.tokens);
+            // In use it reads what the last round brought: that is part of its drafts' price.
+            let reading = unread.saturating_sub(CAUGHT_UP) as f64 * Prices::CATCH_UP * pass;
+            arm.gate.ask_reader(prices, pass, reading, context.left)
+        } else {
+            arm.gate.ask(prices, pass)
+        };
+        let trial = match ask {
             Ask::No => return None,
             Ask::Try { tokens, context } => Some((tokens, context)),
             Ask::Yes => None,
         };
         let without = round.expected(prices, context.budget);
-        // What was drafted ahead is at hand, and has cost nobody any time.
-        let is_ahead = drafter.is_ahead(context.generation, context.tokens);
         let (budget, seen) = match trial {
-            Some((tokens, seen)) => (tokens.min(context.budget), seen),
+            // A gate that is open asks for more proof: of what pays only.
+            Some((tokens, seen)) if arm.gate.current() != Ask::Yes || arm.pays(&without) => {
+                (tokens.min(context.budget), seen)
+            }
             None if is_ahead || drafter.cost() == DraftCost::Free || arm.pays(&without) => (context.budget, None),
-            None => {
+            _ => {
                 // Not worth it beside what is at hand already is no reason to leave it alone.
                 if !arm.pays(&Expected { tokens: prices.tokens(1.0), seconds: prices.pass(1), found: 0.0 }) {
                     arm.gate.rest();
@@ -364,7 +375,7 @@ impl Round {
                     }
                     (arm.asked, arm.gained, arm.seconds) = (0.0, 0.0, 0.0);
                 }
-                arm.gate.tried(accepted > 0);
+                arm.gate.tried(accepted);
             } else if asked.proposed {
                 arm.asked = arm.asked * MEMORY + 1.0;
                 arm.gained = arm.gained * MEMORY + accepted as f64;
@@ -402,12 +413,12 @@ impl Drafter for Chooser {
     }
 
     fn draft_all(&mut self, contexts: &mut [DraftContext<'_>]) -> Vec<Result<Drafted, RuntimeError>> {
-        let mut lanes: Vec<Lane<'_, '_>> = contexts.iter_mut().map(|context| self.enter(context)).collect();
+        let mut parts: Vec<Part<'_, '_>> = contexts.iter_mut().map(|context| self.enter(context)).collect();
         for index in self.order() {
-            self.ask(index, &mut lanes);
+            self.ask(index, &mut parts);
         }
-        cut(&mut lanes, &self.name);
-        let settled = lanes.into_iter().map(|Lane { context, weighing, tree, work, failed, .. }| {
+        cut(&mut parts, &self.name);
+        let settled = parts.into_iter().map(|Part { context, weighing, tree, work, failed, .. }| {
             if let Some(error) = failed {
                 return Err(error);
             }

@@ -48,6 +48,8 @@ pub struct DraftContext<'a> {
     pub choices: &'a mut dyn Choices,
     /// Nodes that the tree may have. Known before anything is drawn, for a drawn node must not be dropped.
     pub budget: usize,
+    /// Tokens that the answer may still have, at most: what a long text is read for.
+    pub left: usize,
     /// How many of the last tokens are worth looking at, when a drafter is only being tried; `None` is all.
     pub context: Option<usize>,
     /// Tokens of the text that may be caught up on now, at most: others wait meanwhile. Who is further behind reads so many and proposes
@@ -73,6 +75,7 @@ impl<'a> DraftContext<'a> {
             proposal: self.proposal,
             choices: &mut *self.choices,
             budget: self.budget,
+            left: self.left,
             context: self.context,
             catch_up: self.catch_up,
             width: self.width,
@@ -242,6 +245,12 @@ pub trait Drafter: Send {
             Ok(Drafted { tree, work: self.work() })
         };
         contexts.iter_mut().map(&mut one).collect()
+    }
+
+    /// Tokens of the text that it has to read before it drafts; 0 where that takes no passes.
+    fn unread(&self, generation: GenerationId, tokens: &[Token]) -> usize {
+        let _ = (generation, tokens);
+        0
     }
 
     /// Reads a prompt while the target does. For look-ups, which index it; asked only where the target's pass goes on by itself.

@@ -189,22 +189,26 @@ impl ModelDrafter {
         let seen = context.context.filter(|&seen| seen > 0 && seen < context.tokens.len());
         let length = seen.unwrap_or(context.tokens.len());
         let Some((tokens, start)) = self.read(context.generation, context.tokens, length) else { return Ok(None) };
-        let text = &tokens[start..];
-        let budget = context.budget.min((self.model.config().context + 1).saturating_sub(text.len()));
-        if budget == 0 {
-            return Ok(None);
-        }
         let state = match self.states.remove(&context.generation) {
             Some(state) => state,
             None => {
                 let sequence = Sequence::open(&self.model)?;
-                // A trial reads elsewhere, and leaves this one for later.
-                if let (Some(tenant), None, [before @ .., _]) = (context.tenant, seen, text) {
+                if let (Some(tenant), [before @ .., _]) = (context.tenant, &*tokens) {
                     sequence.adopt(tenant, before)?;
                 }
                 State { sequence, block: None, classes: Vec::new(), listed: 0, ahead: None }
             }
         };
+        // A trial reads the end of the text elsewhere, and leaves this sequence for later; who has read as much of it goes on there.
+        let unread = tokens.len().saturating_sub(state.sequence.kv_len()?);
+        let seen = seen.filter(|&seen| unread > seen);
+        let start = if seen.is_some() { start } else { 0 };
+        let text = &tokens[start..];
+        let budget = context.budget.min((self.model.config().context + 1).saturating_sub(text.len()));
+        if budget == 0 {
+            self.states.insert(context.generation, state);
+            return Ok(None);
+        }
         // An error from here on loses the state: the sequence closes, and the next round starts it afresh.
         let State { sequence, block, listed, ahead, .. } = state;
         drop(block);
@@ -215,7 +219,7 @@ impl ModelDrafter {
             }
         }
         // A draft of just this text came to nothing for want of room: its last token is looked behind again.
-        let sequence = if sequence.truncate(text.len() - 1)? { sequence } else { Sequence::open(&self.model)? };
+        let sequence = if sequence.truncate(tokens.len() - 1)? { sequence } else { Sequence::open(&self.model)? };
         let aside = if seen.is_some() { Some(Sequence::open(&self.model)?) } else { None };
         let ahead = ahead.filter(|ahead| ahead.is_behind(context.tokens)).map(|ahead| ahead.draft);
         Ok(Some(Begun { tokens, start, budget, sequence, aside, ahead }))
@@ -396,6 +400,11 @@ impl Drafter for ModelDrafter {
 
     fn work(&self) -> Work {
         self.work
+    }
+
+    fn unread(&self, generation: GenerationId, tokens: &[Token]) -> usize {
+        let read = self.states.get(&generation).and_then(|state| state.sequence.kv_len().ok());
+        tokens.len().saturating_sub(read.unwrap_or(0))
     }
 
     fn prepare(&mut self) -> Result<(), RuntimeError> {

@@ -252,6 +252,7 @@ mod tests {
             width: 1,
             prices: None,
             worth: None,
+            left: usize::MAX,
             catch_up: usize::MAX,
             budget,
         };

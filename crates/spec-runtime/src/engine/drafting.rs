@@ -188,6 +188,7 @@ impl Generation {
             proposal: self.rule.proposal(),
             choices,
             budget,
+            left: self.emission.remaining(),
             context: self.request.draft_len.context(),
             catch_up: usize::MAX,
             width: if self.rule.chains_only() { 1 } else { self.request.draft_width.max(1) },

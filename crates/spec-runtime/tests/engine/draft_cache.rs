@@ -120,6 +120,7 @@ fn a_draft_from_the_cache_has_the_classes_that_it_was_made_with() {
             choices: &mut KeyedChoices::new(0, 0),
             budget,
             context: None,
+            left: usize::MAX,
             catch_up: usize::MAX,
             width: 3,
             prices: None,

@@ -1,7 +1,9 @@
 //! The caches behind the text: lengths, rollback, catch-up, leaks.
 
+use spec_core::{KeyedChoices, Pipeline, Proposal};
+use spec_runtime::{DraftContext, GenerationId, SuffixDrafter};
+
 use super::*;
-use spec_runtime::SuffixDrafter;
 
 fn self_drafter() -> (Arc<HashModel>, Box<dyn Drafter>) {
     let model = HashModel::new(HashSpec::default());
@@ -170,4 +172,37 @@ fn the_same_prompt_twice_drafts_the_same_twice() {
         assert_eq!(spec(&first), spec(&second), "{name}: nothing is remembered from one request to the next");
         assert!(first.speculation.drafted > 0, "{name}");
     }
+}
+
+#[test]
+fn a_trial_leaves_what_a_draft_model_has_read() {
+    let text: Vec<Token> = (0..60).map(|index| index * 7 % 32).collect();
+    let mut drafter = ModelDrafter::new(HashModel::new(HashSpec { context: 256, ..HashSpec::default() }));
+    let mut caught_up = |length: usize, context: Option<usize>| {
+        let unread = drafter.unread(GenerationId(1), &text[..length]);
+        let mut pipeline = Pipeline::new(SamplingParams::default(), 32).expect("legal parameters");
+        pipeline.extend(&text[..length]);
+        let tree = drafter.draft(DraftContext {
+            generation: GenerationId(1),
+            tenant: None,
+            tokens: &text[..length],
+            end_ids: &[],
+            pipeline: &mut pipeline,
+            proposal: Proposal::Argmax,
+            choices: &mut KeyedChoices::new(0, length),
+            budget: 2,
+            left: 100,
+            context,
+            catch_up: usize::MAX,
+            width: 1,
+            prices: None,
+            worth: None,
+        });
+        assert_eq!(tree.expect("it succeeds").len(), 2);
+        (unread, drafter.unread(GenerationId(1), &text[..length]))
+    };
+    assert_eq!(caught_up(40, None), (40, 0));
+    assert_eq!(caught_up(54, Some(4)), (14, 14), "a trial reads elsewhere");
+    assert_eq!(caught_up(58, Some(20)), (18, 0), "what is unread is no more than a trial looks at");
+    assert_eq!(caught_up(60, None), (2, 0));
 }
