@@ -37,7 +37,7 @@ pub(crate) fn clients() -> Result<()> {
 
 /// A file with fewer bits a weight, for another program to read.
 fn read_quantized(spec: &Path, model: &Path, folder: &Path, python: &Path, scripts: &Path) -> Result<()> {
-    const TYPE: &str = "Q4_0";
+    const TYPE: &str = "q4_0";
     let file = folder.join("quantized.gguf");
     if file.is_file() {
         fs::remove_file(&file).with_context(|| format!("cannot replace {}", file.display()))?;
@@ -45,7 +45,7 @@ fn read_quantized(spec: &Path, model: &Path, folder: &Path, python: &Path, scrip
     process::run(
         Command::new(spec).env("SPEC_CONFIG", "none").arg("quantize").args([model, &file]).args(["--type", TYPE]),
     )?;
-    process::run(Command::new(python).arg(scripts.join("gguf_reader.py")).args([model, &file]).arg(TYPE))
+    process::run(Command::new(python).arg(scripts.join("gguf_reader.py")).args([model, &file]).arg(TYPE.to_uppercase()))
 }
 
 fn install_python(folder: &Path) -> Result<PathBuf> {
