@@ -101,7 +101,7 @@ Exit codes: 0 everything holds; 1 something does not, or it failed; 2 usage. Tab
 cargo xtask clients
 
 Starts `spec serve` and the scripts in crates/spec-bench/clients with pinned packages, which pip and npm install in the target
-folder. Streaming and not, choices, stops, seeds, log-probabilities, biases, JSON, tools, errors, cancelling. Then llama.cpp's Python
+folder. Streaming and not, choices, stops, seeds, log-probabilities, biases, JSON, tools, errors, cancelling. llama.cpp's Python
 package reads what `spec quantize` makes of SmolLM2.
 ",
     },

@@ -11,9 +11,9 @@ use std::time::{Duration, Instant};
 
 /// The packages that the scripts in `crates/spec-bench/clients` were written against, as pip and npm name them.
 const PYTHON_CLIENT: &str = "openai==3.57.0";
+const NODE_CLIENT: &str = "openai@7.59.0";
 /// Reads GGUF files as llama.cpp's own tools do.
 const GGUF_READER: &str = "gguf==0.19.0";
-const NODE_CLIENT: &str = "openai@7.59.0";
 /// What the scripts present; any other key has to be refused.
 const KEY: &str = "clients-key";
 const STARTED_WITHIN: Duration = Duration::from_secs(120);

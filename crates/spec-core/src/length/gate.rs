@@ -106,9 +106,7 @@ impl Gate {
         match self.ask(prices, pass) {
             Ask::Try { .. } if !is_worth(Self::TRIAL_PASSES * pass) => Ask::No,
             Ask::Yes if !is_worth(reading) => Ask::No,
-            Ask::Yes if (self.proven as f64) < 1.0 + (prices.delay(reading) / Self::DELAY_PER_PROOF).floor() => {
-                self.trial()
-            }
+            Ask::Yes if self.proven as f64 * Self::DELAY_PER_PROOF <= prices.delay(reading) => self.trial(),
             ask => ask,
         }
     }

@@ -50,8 +50,8 @@ impl Prices {
         self.company == Company::default()
     }
 
-    /// Seconds of a round whose target pass has `rows` rows beside those of others: the time that their
-    /// prompts add is not in it, for that is spent whatever is drafted. More rows never cost less.
+    /// Seconds of a round whose target pass has `rows` rows beside those of others: the time that their prompts add is not in it, for
+    /// that is spent whatever is drafted. More rows never cost less.
     pub fn pass(&self, rows: usize) -> f64 {
         self.beside_others(rows, |rows| self.target(rows))
     }

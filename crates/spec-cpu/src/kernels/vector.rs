@@ -3,7 +3,7 @@
 //! All are written over sixteen lanes (lane = index % 16), without fused multiply-adds, and compiled per instruction set: their
 //! results agree bit for bit on all of them.
 
-use super::simd::Vectorize;
+use super::simd::{ROUNDING, Vectorize};
 use crate::Isa;
 
 const LANES: usize = 16;
@@ -48,12 +48,10 @@ pub fn exp(x: f32) -> f32 {
     /// ln 2 in two parts; the first has trailing zeros, so that its product with an exponent is exact.
     const LN2_HIGH: f32 = 0.693_359_4;
     const LN2_LOW: f32 = -2.121_944_4e-4;
-    /// At 1.5 * 2^23 an f32 has no fraction bits left: adding it rounds to an integer.
-    const MAGIC: f32 = 12_582_912.0;
     let clamped = if x < -87.5 { -87.5 } else { x };
     let clamped = if clamped > 89.0 { 89.0 } else { clamped };
-    let shifted = clamped * LOG2_E + MAGIC;
-    let exponent = shifted - MAGIC;
+    let shifted = clamped * LOG2_E + ROUNDING;
+    let exponent = shifted - ROUNDING;
     let r = clamped - exponent * LN2_HIGH - exponent * LN2_LOW;
     let mut p = 1.0 / 5040.0;
     p = p * r + 1.0 / 720.0;
@@ -64,7 +62,7 @@ pub fn exp(x: f32) -> f32 {
     p = p * r + 1.0;
     p = p * r + 1.0;
     // Two factors, as 2^128 alone is not a number.
-    let power = shifted.to_bits().wrapping_sub(MAGIC.to_bits()).cast_signed();
+    let power = shifted.to_bits().wrapping_sub(ROUNDING.to_bits()).cast_signed();
     let half = power >> 1;
     let factor = |power: i32| f32::from_bits((power.wrapping_add(127) as u32) << 23);
     let result = p * factor(half) * factor(power.wrapping_sub(half));

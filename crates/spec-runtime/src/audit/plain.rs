@@ -2,9 +2,7 @@
 
 use std::sync::Arc;
 
-use spec_core::{
-    KeyedChoices, Law, Pipeline, Proposal, RowKernels, SamplingError, SamplingParams, ScalarScan, Scratch, Token,
-};
+use spec_core::{KeyedChoices, Law, Pipeline, RowKernels, SamplingError, SamplingParams, ScalarScan, Scratch, Token};
 
 use crate::{
     Batch, DraftContext, Drafter, GenerationId, HostStream, KvGuard, Model, Rows, RuntimeError, Sequence, Stream, Want,
@@ -197,22 +195,9 @@ impl Guesses {
         pipeline.extend(prompt);
         let text = [prompt, emitted].concat();
         for (length, &token) in (prompt.len()..).zip(emitted) {
-            let tree = self.drafter.draft(DraftContext {
-                generation,
-                tenant: None,
-                tokens: &text[..length],
-                end_ids: &[],
-                pipeline: &mut pipeline,
-                proposal: Proposal::Argmax,
-                choices: &mut KeyedChoices::new(0, length),
-                budget: 1,
-                context: None,
-                left: usize::MAX,
-                catch_up: usize::MAX,
-                width: 1,
-                prices: None,
-                worth: None,
-            })?;
+            let mut choices = KeyedChoices::new(0, length);
+            let context = DraftContext::new(generation, &text[..length], &mut pipeline, &mut choices, 1);
+            let tree = self.drafter.draft(context)?;
             let guess =
                 tree.nodes().next().map(|(_, node)| node.token).filter(|&guess| (guess as usize) < pipeline.vocab());
             guesses.push(guess);

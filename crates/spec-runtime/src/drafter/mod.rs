@@ -64,6 +64,32 @@ pub struct DraftContext<'a> {
 }
 
 impl<'a> DraftContext<'a> {
+    /// A chain of likeliest tokens below `tokens`, for nobody in particular, in an answer without an end: what is else has to be said.
+    pub fn new(
+        generation: GenerationId,
+        tokens: &'a [Token],
+        pipeline: &'a mut Pipeline,
+        choices: &'a mut dyn Choices,
+        budget: usize,
+    ) -> Self {
+        Self {
+            generation,
+            tenant: None,
+            tokens,
+            end_ids: &[],
+            pipeline,
+            proposal: Proposal::Argmax,
+            choices,
+            budget,
+            left: usize::MAX,
+            context: None,
+            catch_up: usize::MAX,
+            width: 1,
+            prices: None,
+            worth: None,
+        }
+    }
+
     /// The same context, for as long as somebody else drafts in it.
     pub(crate) fn lend(&mut self) -> DraftContext<'_> {
         DraftContext {

@@ -189,6 +189,7 @@ impl ModelDrafter {
         let seen = context.context.filter(|&seen| seen > 0 && seen < context.tokens.len());
         let length = seen.unwrap_or(context.tokens.len());
         let Some((tokens, start)) = self.read(context.generation, context.tokens, length) else { return Ok(None) };
+        // An error from here on loses the state: the sequence closes, and the next round starts it afresh.
         let state = match self.states.remove(&context.generation) {
             Some(state) => state,
             None => {
@@ -209,7 +210,6 @@ impl ModelDrafter {
             self.states.insert(context.generation, state);
             return Ok(None);
         }
-        // An error from here on loses the state: the sequence closes, and the next round starts it afresh.
         let State { sequence, block, listed, ahead, .. } = state;
         drop(block);
         if let Scored::Listed(shortlist) = &mut self.shortlist {
@@ -402,6 +402,7 @@ impl Drafter for ModelDrafter {
         self.work
     }
 
+    /// Where the vocabularies differ, nearly: the cache holds the draft model's tokens.
     fn unread(&self, generation: GenerationId, tokens: &[Token]) -> usize {
         let read = self.states.get(&generation).and_then(|state| state.sequence.kv_len().ok());
         tokens.len().saturating_sub(read.unwrap_or(0))

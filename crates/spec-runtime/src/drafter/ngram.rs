@@ -234,27 +234,16 @@ impl Drafter for NgramDrafter {
 
 #[cfg(test)]
 mod tests {
-    use spec_core::{Pipeline, Proposal, SamplingParams};
+    use spec_core::{Pipeline, SamplingParams};
 
     use super::*;
 
     fn draft(drafter: &mut NgramDrafter, tokens: &[Token], budget: usize) -> Vec<Token> {
         let mut pipeline = Pipeline::new(SamplingParams::default(), 100).expect("legal parameters");
+        let mut choices = spec_core::KeyedChoices::new(0, 0);
         let context = DraftContext {
-            generation: GenerationId(1),
-            tenant: None,
-            tokens,
             end_ids: &[99],
-            pipeline: &mut pipeline,
-            proposal: Proposal::Argmax,
-            choices: &mut spec_core::KeyedChoices::new(0, 0),
-            context: None,
-            width: 1,
-            prices: None,
-            worth: None,
-            left: usize::MAX,
-            catch_up: usize::MAX,
-            budget,
+            ..DraftContext::new(GenerationId(1), tokens, &mut pipeline, &mut choices, budget)
         };
         drafter.draft(context).expect("it cannot fail").nodes().map(|(_, node)| node.token).collect()
     }

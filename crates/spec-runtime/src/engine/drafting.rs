@@ -180,20 +180,14 @@ impl Generation {
     /// What a drafter sees of it.
     pub(super) fn draft_context<'a>(&'a mut self, budget: usize, choices: &'a mut KeyedChoices) -> DraftContext<'a> {
         DraftContext {
-            generation: self.id,
             tenant: self.request.tenant,
-            tokens: &self.tokens,
             end_ids: self.emission.end_ids(),
-            pipeline: &mut self.pipeline,
             proposal: self.rule.proposal(),
-            choices,
-            budget,
             left: self.emission.remaining(),
             context: self.request.draft_len.context(),
-            catch_up: usize::MAX,
             width: if self.rule.chains_only() { 1 } else { self.request.draft_width.max(1) },
             prices: self.request.draft_len.prices(),
-            worth: None,
+            ..DraftContext::new(self.id, &self.tokens, &mut self.pipeline, choices, budget)
         }
     }
 }

@@ -1,7 +1,7 @@
 //! Drafts that were made before are found again, and change nothing but time.
 
 use super::*;
-use spec_core::{Goodput, KeyedChoices, Pipeline, Proposal, RuleName};
+use spec_core::{Goodput, KeyedChoices, Pipeline, RuleName};
 use spec_runtime::{CachedDrafter, Chooser, Class, DraftCache, DraftContext, GenerationId, Odds, Worth};
 
 /// A draft model that is right about half of the time, behind a cache.
@@ -110,21 +110,12 @@ fn a_draft_from_the_cache_has_the_classes_that_it_was_made_with() {
         let mut pipeline = Pipeline::new(SamplingParams::default(), 32).expect("legal parameters");
         pipeline.extend(&PROMPT);
         let generation = GenerationId(generation);
+        let mut choices = KeyedChoices::new(0, 0);
         let tree = drafter.draft(DraftContext {
-            generation,
             tenant: Some(1),
-            tokens: &PROMPT,
-            end_ids: &[],
-            pipeline: &mut pipeline,
-            proposal: Proposal::Argmax,
-            choices: &mut KeyedChoices::new(0, 0),
-            budget,
-            context: None,
-            left: usize::MAX,
-            catch_up: usize::MAX,
             width: 3,
-            prices: None,
             worth: Some(Worth { odds: &odds, tokens: 1.0, seconds: 1.0, pass: 0.05, row: 0.001 }),
+            ..DraftContext::new(generation, &PROMPT, &mut pipeline, &mut choices, budget)
         });
         let tree = tree.expect("it succeeds");
         let classes: Vec<Class> = tree.nodes().map(|(id, _)| drafter.class(generation, id)).collect();

@@ -1,6 +1,6 @@
 //! The caches behind the text: lengths, rollback, catch-up, leaks.
 
-use spec_core::{KeyedChoices, Pipeline, Proposal};
+use spec_core::{KeyedChoices, Pipeline};
 use spec_runtime::{DraftContext, GenerationId, SuffixDrafter};
 
 use super::*;
@@ -182,22 +182,9 @@ fn a_trial_leaves_what_a_draft_model_has_read() {
         let unread = drafter.unread(GenerationId(1), &text[..length]);
         let mut pipeline = Pipeline::new(SamplingParams::default(), 32).expect("legal parameters");
         pipeline.extend(&text[..length]);
-        let tree = drafter.draft(DraftContext {
-            generation: GenerationId(1),
-            tenant: None,
-            tokens: &text[..length],
-            end_ids: &[],
-            pipeline: &mut pipeline,
-            proposal: Proposal::Argmax,
-            choices: &mut KeyedChoices::new(0, length),
-            budget: 2,
-            left: 100,
-            context,
-            catch_up: usize::MAX,
-            width: 1,
-            prices: None,
-            worth: None,
-        });
+        let mut choices = KeyedChoices::new(0, length);
+        let fresh = DraftContext::new(GenerationId(1), &text[..length], &mut pipeline, &mut choices, 2);
+        let tree = drafter.draft(DraftContext { context, ..fresh });
         assert_eq!(tree.expect("it succeeds").len(), 2);
         (unread, drafter.unread(GenerationId(1), &text[..length]))
     };
