@@ -149,6 +149,17 @@ impl Pipeline {
         self.form(logits, mask, scratch, true)
     }
 
+    /// The probability that a row of logits gives a token, as the model has it: before penalties, temperature and filters.
+    ///
+    /// # Errors
+    /// When the row is too short or has no law, or the token is none of the vocabulary.
+    pub fn raw_probability(&self, logits: &[f32], token: Token) -> Result<f64, SamplingError> {
+        let vocab = self.vocab;
+        let row = logits.get(..vocab).ok_or(SamplingError::RowTooShort { found: logits.len(), vocab })?;
+        let own = *row.get(token as usize).ok_or(SamplingError::UnknownToken { token, vocab })?;
+        Ok(RowSummary::with_kernels(&*self.kernels, row, 1.0)?.probability(own))
+    }
+
     fn form<'a>(
         &'a self,
         logits: &'a [f32],

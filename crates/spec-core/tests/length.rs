@@ -339,3 +339,66 @@ fn a_long_text_is_read_for_a_draft_model_that_has_proven_itself_and_for_answers_
     assert_eq!(ask(&mut fresh(), 0.0, 5), Ask::No, "a trial of 48 ms for five tokens");
     assert!(matches!(ask(&mut fresh(), 0.0, 6), Ask::Try { .. }));
 }
+
+#[test]
+fn a_draft_model_waits_where_the_target_is_unsure_of_its_own_tokens() {
+    /// Tokens until the first and the second trial of a draft model that takes two fifths of a pass, in an answer of 400, where the target gives
+    /// its tokens such probabilities, in turn, and none of the model's stands.
+    fn trials(probabilities: &[f64]) -> Vec<usize> {
+        let mut policy = Goodput::new(8);
+        let mut prices = Prices::new(16);
+        prices.enter_pass(1, Duration::from_millis(40));
+        policy.learn(&prices);
+        policy.start(Start { prompt_len: 20, drafter: DraftCost::Weighed });
+        let mut gate = Gate::new(DraftCost::Model);
+        assert!(policy.listens());
+        let tried = (1..400).filter(|&generated| {
+            policy.hear(probabilities[generated % probabilities.len()]);
+            gate.advance(1);
+            let prices = policy.prices().expect("it names prices");
+            let tries = matches!(gate.ask_reader(prices, 0.016, 0.0, 400 - generated), Ask::Try { .. });
+            if tries {
+                gate.tried(0);
+            }
+            tries
+        });
+        tried.take(2).collect()
+    }
+    let gap = Gate::MODEL_GAP;
+    assert_eq!(trials(&[0.95]), [1, 1 + gap]);
+    let (mixed, unsure) = (trials(&[1.0, 0.3]), trials(&[0.85, 0.2]));
+    assert!(
+        (5..=gap).contains(&mixed[0]) && (mixed[0] + gap + 10..150).contains(&mixed[1]),
+        "tokens of 0.65: {mixed:?}"
+    );
+    assert_eq!(unsure[0], 1 + gap, "tokens of 0.53: it may be that the drafter knows better");
+    assert!((150..=300).contains(&unsure[1]), "late, but not never: {unsure:?}");
+    assert_eq!(trials(&[0.1]), [1 + gap, 1 + gap + 8 * gap]);
+    // It is the text of late that counts.
+    let mut turns = vec![0.5; 80];
+    turns.extend([0.98; 319]);
+    let turned = trials(&turns)[1];
+    assert!((82..110).contains(&turned), "soon behind token 80: {turned}");
+
+    let mut policy = Goodput::new(8);
+    policy.start(Start { prompt_len: 20, drafter: DraftCost::Weighed });
+    (0..50).for_each(|_| policy.hear(0.1));
+    let reluctance = |policy: &Goodput| policy.prices().map(|prices| prices.reluctance(0.4));
+    assert_eq!(reluctance(&policy), Some(8.0));
+    policy.start(Start { prompt_len: 20, drafter: DraftCost::Weighed });
+    assert_eq!(reluctance(&policy), Some(1.0), "the next text is another");
+}
+
+#[test]
+fn a_pass_that_was_disturbed_is_refuted_by_a_longer_one_that_took_less() {
+    let mut prices = Prices::new(16);
+    let mut enter = |rows: usize, milliseconds: u64| {
+        prices.enter_pass(rows, Duration::from_millis(milliseconds));
+        [1, 3, 5, 8].map(|rows| (prices.target(rows) * 1e3).round())
+    };
+    let [alone, ..] = enter(1, 80);
+    assert_eq!(alone, 80.0, "nothing says otherwise");
+    assert_eq!(enter(5, 50), [50.0, 50.0, 50.0, 54.0], "five rows took less, so one row does");
+    assert_eq!(enter(3, 44), [44.0, 44.0, 50.0, 54.0]);
+    assert_eq!(enter(8, 60), [44.0, 44.0, 50.0, 60.0], "what fits stays");
+}

@@ -30,6 +30,9 @@ pub struct HashSpec {
     pub seed: u64,
     /// Share of another model's logits that is mixed in: 0 is the model itself, 1 another one.
     pub noise: f32,
+    /// The greatest logit that a token can have, 0 being the least: with 8 the likeliest of 32 tokens has a fifth of the probability, with
+    /// hundreds nearly all.
+    pub spread: f32,
     /// Whether a sequence can be cut ([`Model::truncate`]).
     pub truncates: bool,
 }
@@ -45,6 +48,7 @@ impl Default for HashSpec {
             order: usize::MAX,
             seed: 1,
             noise: 0.0,
+            spread: 8.0,
             truncates: true,
         }
     }
@@ -127,7 +131,9 @@ impl HashModel {
     pub fn logits_of(&self, visible: &[Token]) -> Vec<f32> {
         let seen = &visible[visible.len().saturating_sub(self.spec.order)..];
         let context = seen.iter().fold(mix(self.spec.seed), |hash, &token| mix(hash ^ u64::from(token)));
-        let logit = |salt: u64, id: usize| (mix(context ^ salt ^ mix(id as u64)) >> 40) as f32 / (1 << 24) as f32 * 8.0;
+        let logit = |salt: u64, id: usize| {
+            (mix(context ^ salt ^ mix(id as u64)) >> 40) as f32 / (1 << 24) as f32 * self.spec.spread
+        };
         (0..self.spec.vocab)
             .map(|id| {
                 let own = logit(0, id);

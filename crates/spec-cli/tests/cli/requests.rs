@@ -51,7 +51,7 @@ fn every_flag_gives_the_same_answer_with_and_without_speculation() {
                 let drafted = got["speculation"]["drafted"].as_u64().expect("a count");
                 // What copies the text needs a text that repeats itself.
                 let copies = draft.contains("ngram") || draft.contains("suffix");
-                assert!(drafted > 0 || copies, "{what}: {}", got["speculation"]);
+                assert!(drafted > 0 || copies || is_short_for_trials(draft, &got), "{what}: {}", got["speculation"]);
                 copied += if copies { drafted } else { 0 };
             }
         }

@@ -9,6 +9,9 @@ use super::{DraftCost, Prices};
 /// rare. A model on trial looks at a few dozen tokens of context only: the text it has missed is caught up on when trials say
 /// that it is worth it, the more of them the longer that takes ([`ask_reader`](Self::ask_reader)).
 ///
+/// While the target is unsure of its own tokens, so that little of a draft could stand, trials are put off ([`Prices::reluctance`]), the
+/// first by one gap at most.
+///
 /// Among others a trial delays them all. None is made where not even a token that is certain to be accepted would pay, and trials are
 /// as much rarer as they cost more tokens than where nobody waits.
 #[derive(Clone, Debug)]
@@ -57,7 +60,7 @@ impl Gate {
     pub const FREE_GAP: usize = 16;
     /// Tokens between trials of a draft model, at least.
     pub const MODEL_GAP: usize = 29;
-    /// Context of a draft model's first trial, and of later ones.
+    /// Context of a draft model's trial that comes first and at once, and of later ones.
     const TRIAL_CONTEXT: [usize; 2] = [72, 16];
 
     /// What a draft model that pays may spare of an answer's time. Reading must not take more of what is left.
@@ -87,7 +90,7 @@ impl Gate {
             return Ask::No;
         }
         if let Mode::Resting { since, gap } = self.mode
-            && self.generated >= since + (gap as f64 * self.patience(prices)) as usize
+            && self.generated >= since + ((gap as f64 + self.put_off(prices, pass)) * self.patience(prices)) as usize
         {
             self.mode = Mode::Trying;
         }
@@ -108,6 +111,21 @@ impl Gate {
             Ask::Yes if !is_worth(reading) => Ask::No,
             Ask::Yes if self.proven as f64 * Self::DELAY_PER_PROOF <= prices.delay(reading) => self.trial(),
             ask => ask,
+        }
+    }
+
+    /// Tokens that a trial waits beyond its time because a draft could bring little. Where nobody else waits the first one waits once: a drafter
+    /// may know better.
+    fn put_off(&self, prices: &Prices, pass: f64) -> f64 {
+        let most = if self.trials == 0 && prices.is_alone() { 1.0 } else { f64::INFINITY };
+        (prices.reluctance(pass) - 1.0).min(most) * self.usual_gap() as f64
+    }
+
+    /// Tokens between trials, at least.
+    fn usual_gap(&self) -> usize {
+        match self.cost {
+            DraftCost::Free | DraftCost::Weighed => Self::FREE_GAP,
+            DraftCost::Model => Self::MODEL_GAP,
         }
     }
 
@@ -140,7 +158,8 @@ impl Gate {
     fn trial(&self) -> Ask {
         match self.cost {
             DraftCost::Model => {
-                Ask::Try { tokens: 2, context: Some(Self::TRIAL_CONTEXT[usize::from(self.trials > 0)]) }
+                let is_late = self.trials > 0 || self.generated > Self::TRIAL_CONTEXT[1];
+                Ask::Try { tokens: 2, context: Some(Self::TRIAL_CONTEXT[usize::from(is_late)]) }
             }
             DraftCost::Free | DraftCost::Weighed => Ask::Try { tokens: FREE_TOKENS, context: None },
         }
@@ -177,7 +196,7 @@ impl Gate {
     /// Leaves the drafter alone for a while.
     pub fn rest(&mut self) {
         let gap = match self.cost {
-            DraftCost::Free | DraftCost::Weighed => Self::FREE_GAP,
+            DraftCost::Free | DraftCost::Weighed => self.usual_gap(),
             DraftCost::Model => {
                 let grown = (0..self.failures).fold(Self::MODEL_GAP, |gap, _| (gap * 3 / 2).min(self.generated));
                 Self::MODEL_GAP.max(grown.min(self.generated * 2 / 5))

@@ -122,6 +122,7 @@ impl LengthPolicy for Goodput {
         let same = self.drafter == start.drafter;
         *self = Self::new(self.most);
         self.prices = prices;
+        self.prices.forget_certainty();
         self.gate = Gate::new(start.drafter);
         self.draft = if same { draft } else { Average::default() };
         self.drafter = start.drafter;
@@ -162,6 +163,14 @@ impl LengthPolicy for Goodput {
 
     fn prices(&self) -> Option<&Prices> {
         (self.drafter == DraftCost::Weighed).then_some(&self.prices)
+    }
+
+    fn listens(&self) -> bool {
+        true
+    }
+
+    fn hear(&mut self, probability: f64) {
+        self.prices.enter_certainty(probability);
     }
 
     fn observe(&mut self, round: &Round) {

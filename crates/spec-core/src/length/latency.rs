@@ -56,6 +56,14 @@ impl LengthPolicy for LatencyTolerance {
         self.lengths.prices()
     }
 
+    fn listens(&self) -> bool {
+        self.lengths.listens()
+    }
+
+    fn hear(&mut self, probability: f64) {
+        self.lengths.hear(probability);
+    }
+
     fn observe(&mut self, round: &Round) {
         self.lengths.observe(round);
         if self.window.len() == Self::WINDOW {

@@ -102,6 +102,17 @@ pub trait LengthPolicy: Send {
         None
     }
 
+    /// Whether it wants to [`hear`](Self::hear).
+    fn listens(&self) -> bool {
+        false
+    }
+
+    /// Hears the probability that the target gave the token of a round without drafts, where its logits are at hand; the first token's,
+    /// behind the prompt, too.
+    fn hear(&mut self, probability: f64) {
+        let _ = probability;
+    }
+
     /// Learns how the last round went.
     fn observe(&mut self, round: &Round);
 }

@@ -13,6 +13,31 @@ use super::{Company, Round};
 pub struct Prices {
     verify: Curve,
     company: Company,
+    certainty: Certainty,
+}
+
+/// The mean probability that the target gave its tokens of late.
+#[derive(Clone, Copy, Debug, Default)]
+struct Certainty {
+    seen: f64,
+    sum: f64,
+}
+
+impl Certainty {
+    /// What is assumed, and how many tokens it counts for.
+    const PRIOR: (f64, f64) = (0.7, 4.0);
+    /// What a token keeps of its weight at the next one.
+    const MEMORY: f64 = 0.97;
+
+    fn enter(&mut self, probability: f64) {
+        self.seen = self.seen * Self::MEMORY + 1.0;
+        self.sum = self.sum * Self::MEMORY + probability;
+    }
+
+    fn get(&self) -> Option<f64> {
+        let (prior, weight) = Self::PRIOR;
+        (self.seen > 0.0).then(|| (self.sum + prior * weight) / (self.seen + weight))
+    }
 }
 
 impl Prices {
@@ -25,9 +50,14 @@ impl Prices {
     /// high are acted upon.
     const MARGIN: f64 = 1.1;
 
+    /// Share of what a drafter could bring at best from which on it is tried as soon as its turn comes.
+    const HOPEFUL: f64 = 0.5;
+    /// How many times as rare as those of a hopeful drafter trials become at most.
+    const RELUCTANCE: f64 = 8.0;
+
     /// Nothing measured yet; passes of up to `rows` rows, and longer ones as they come.
     pub fn new(rows: usize) -> Self {
-        Self { verify: Curve::new(rows + 1), company: Company::default() }
+        Self { verify: Curve::new(rows + 1), company: Company::default(), certainty: Certainty::default() }
     }
 
     /// Learns from a round.
@@ -38,6 +68,30 @@ impl Prices {
     /// Learns what a pass of `rows` rows took.
     pub fn enter_pass(&mut self, rows: usize, time: Duration) {
         self.verify.enter(rows, time);
+    }
+
+    /// Learns the probability that the target gave the token of a round without drafts.
+    pub fn enter_certainty(&mut self, probability: f64) {
+        self.certainty.enter(probability);
+    }
+
+    /// Another text begins.
+    pub(crate) fn forget_certainty(&mut self) {
+        self.certainty = Certainty::default();
+    }
+
+    /// How many times as long as usual a trial of a drafter is put off that takes `draft` seconds a token.
+    ///
+    /// Where the target itself hesitates, a guess seldom stands: the share of a draft model's tokens that is accepted was found to be a
+    /// little below the mean probability of the target's tokens, on code as on prose. What that leaves above the price of a token is what the drafter
+    /// could bring; a trial costs the same however little that is. Tokens whose probabilities are not known put nothing off.
+    pub fn reluctance(&self, draft: f64) -> f64 {
+        let Some(certainty) = self.certainty.get() else { return 1.0 };
+        let price = self.delay(draft + self.row()).min(1.0);
+        let hope = (certainty - price).max(0.0);
+        // Half as much to hope for is also half as likely to be found.
+        let times = Self::HOPEFUL * (1.0 - price) / hope;
+        if times.is_nan() { Self::RELUCTANCE } else { (times * times).clamp(1.0, Self::RELUCTANCE) }
     }
 
     /// Names prices among others from now on.
@@ -72,7 +126,7 @@ impl Prices {
 
     /// Seconds of a target pass of `rows` rows in all.
     pub fn target(&self, rows: usize) -> f64 {
-        self.verify.longest(rows)
+        self.verify.bounded(rows)
     }
 
     /// Tokens that a round brings which brings `own` to the generation that decides.
@@ -157,8 +211,8 @@ impl Average {
 #[derive(Clone, Debug)]
 struct Curve {
     times: Vec<Average>,
-    /// By rows, the longest that a pass of at most so many takes: asked far more often than anything is entered.
-    longest: Vec<f64>,
+    /// By rows, the shortest that a pass of at least so many takes: asked far more often than anything is entered.
+    bounded: Vec<f64>,
 }
 
 impl Curve {
@@ -166,7 +220,7 @@ impl Curve {
     const ROW: f64 = 0.03;
 
     fn new(len: usize) -> Self {
-        let mut curve = Self { times: vec![Average::default(); len], longest: Vec::new() };
+        let mut curve = Self { times: vec![Average::default(); len], bounded: Vec::new() };
         curve.sum_up();
         curve
     }
@@ -179,34 +233,36 @@ impl Curve {
         self.sum_up();
     }
 
+    /// A pass that was disturbed takes longer than it should, and one of more rows that took less says so.
     fn sum_up(&mut self) {
-        let mut longest = mem::take(&mut self.longest);
-        longest.clear();
-        let mut most = 0.0f64;
+        let mut bounded = mem::take(&mut self.bounded);
+        bounded.clear();
         // Between two measured lengths, the neighbours are known.
         let (mut below, mut above) = (None, self.next_known(0));
         for rows in 0..self.times.len() {
             if above == Some(rows) {
                 (below, above) = (above, self.next_known(rows + 1));
             }
-            if rows > 0 {
-                most = most.max(self.between(rows, below, if below == Some(rows) { below } else { above }));
-            }
-            longest.push(most);
+            bounded.push(self.between(rows, below, if below == Some(rows) { below } else { above }));
         }
-        self.longest = longest;
+        let mut least = f64::INFINITY;
+        for time in bounded.iter_mut().skip(1).rev() {
+            least = least.min(*time);
+            *time = least;
+        }
+        self.bounded = bounded;
     }
 
     fn next_known(&self, from: usize) -> Option<usize> {
         (from..self.times.len()).find(|&rows| self.times[rows].known)
     }
 
-    /// The longest that a pass of at most so many rows takes.
-    fn longest(&self, rows: usize) -> f64 {
-        match self.longest.get(rows) {
-            Some(&longest) => longest,
+    /// The shortest that a pass of at least so many rows takes.
+    fn bounded(&self, rows: usize) -> f64 {
+        match self.bounded.get(rows) {
+            Some(&time) => time,
             // Beyond all that was measured it only rises.
-            None => self.longest.last().map_or(0.0, |&longest| longest.max(self.at(rows))),
+            None => self.bounded.last().map_or(0.0, |&last| last.max(self.at(rows))),
         }
     }
 

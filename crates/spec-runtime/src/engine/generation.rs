@@ -145,6 +145,17 @@ impl Generation {
         Ok(Judged { path, emitted, accepted, outcome, forbidden })
     }
 
+    /// Tells the policy how sure the target was of the token that a round without drafts emitted.
+    pub(super) fn tell_certainty(&mut self, rows: &Scored<'_>) -> Result<(), RuntimeError> {
+        let (Some(&logits), Some(&token)) = (rows.logits.first(), self.tokens.last()) else { return Ok(()) };
+        // A row that the device has judged is not brought here for this.
+        if !logits.is_empty() && self.request.draft_len.listens() {
+            let probability = self.pipeline.raw_probability(logits, token)?;
+            self.request.draft_len.hear(probability);
+        }
+        Ok(())
+    }
+
     /// Counts what the rule forgave among the first `accepted` nodes of its path, and takes it from the budget.
     fn forgive(&mut self, outcome: &Outcome, accepted: usize) {
         let stands = &outcome.accepted[..accepted];

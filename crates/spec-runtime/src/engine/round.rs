@@ -262,10 +262,15 @@ impl Engine {
             generation.completion.timings.prefill = passed.done - generation.begun.unwrap_or(passed.submitted);
         }
         let tree = &part.draft.tree;
+        let drafts = self.drafter.is_some() && generation.request.draft_with != DraftWith::Nothing;
         let judged = guarded(share, "judging or receiving tokens", || {
             let verdicts = (generation.verdicts && !is_first).then(|| self.text.vocab());
             let rows = collect(&*passed.rows, part.first + part.read - 1, 1 + tree.len(), verdicts)?;
-            Ok((generation.judge(&*self.text, tree, &rows, *sink)?, rows))
+            let judged = generation.judge(&*self.text, tree, &rows, *sink)?;
+            if drafts && tree.is_empty() {
+                generation.tell_certainty(&rows)?;
+            }
+            Ok((judged, rows))
         });
         let (judged, rows) = judged?;
         let Judged { ref path, emitted, accepted, .. } = judged;
@@ -280,10 +285,7 @@ impl Engine {
         // The last emitted token has no KV entry yet: the root row and those of the accepted nodes before it are kept.
         guard.commit(&path[..emitted])?;
         debug_assert_eq!(generation.kv_len(), part.base + emitted, "KV length is committed - 1");
-        if let Some(drafter) = &mut self.drafter
-            && !generation.finished
-            && generation.request.draft_with != DraftWith::Nothing
-        {
+        if let Some(drafter) = self.drafter.as_mut().filter(|_| drafts && !generation.finished) {
             let accepted = if part.draft.forced { 0 } else { accepted };
             guarded(share, "the drafter", || drafter.observe(generation.id, &generation.tokens, accepted))?;
         }

@@ -116,7 +116,7 @@ fn course_at(cost: fn(usize) -> f64, oracles: Vec<Oracle>, model: Option<HashSpe
 
 fn long() -> HashSpec {
     // Fewer tokens than a trial looks at.
-    HashSpec { context: 2048, blocks: 256, order: 8, ..HashSpec::default() }
+    HashSpec { context: 2048, blocks: 256, order: 8, spread: 80.0, ..HashSpec::default() }
 }
 
 fn answer(tokens: usize) -> Vec<Token> {

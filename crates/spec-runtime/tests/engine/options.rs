@@ -93,7 +93,7 @@ fn every_drafter(spec: &HashSpec) -> Vec<(&'static str, Box<dyn Drafter>)> {
 
 #[test]
 fn whatever_a_request_asks_for_is_the_same_with_and_without_speculation() {
-    let spec = HashSpec { order: 6, ..HashSpec::default() };
+    let spec = HashSpec { order: 6, spread: 40.0, ..HashSpec::default() };
     let mut drafted = std::collections::BTreeMap::new();
     for asked in ASKED {
         for (temperature, shows) in [0.0, 0.9].into_iter().zip(asked.shows) {

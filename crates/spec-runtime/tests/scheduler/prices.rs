@@ -21,7 +21,7 @@ fn draft_pass(rows: usize) -> f64 {
 }
 
 fn text() -> HashSpec {
-    HashSpec { order: 8, context: 512, blocks: 1024, ..wide() }
+    HashSpec { order: 8, spread: 80.0, context: 512, blocks: 1024, ..wide() }
 }
 
 /// Knows the answer, and says something else in a share of the places.

@@ -98,7 +98,7 @@ impl Course {
 }
 
 fn long() -> HashSpec {
-    HashSpec { context: 2048, blocks: 256, order: 8, ..HashSpec::default() }
+    HashSpec { context: 2048, blocks: 256, order: 8, spread: 80.0, ..HashSpec::default() }
 }
 
 fn near(found: f64, expected: f64) -> bool {
