@@ -18,7 +18,7 @@ pub(crate) fn run(args: &DemoArgs) -> Result<ExitCode> {
     let opened = Opened::open(&args.model.model, args.model.text.pre_tokenizer.as_deref())?;
     let prompts = prompts(&args.prompts, &opened)?;
     let longest = prompts.iter().map(|(_, tokens)| tokens.len()).max().unwrap_or(0);
-    let context = (longest + args.max_tokens).min(opened.checkpoint.config().context_length);
+    let context = longest.saturating_add(args.max_tokens).min(opened.checkpoint.config().context_length);
     let observers = Observers::open(&args.records, &args.model, &opened)?.keeping(args.last_run);
     let mut session = Session::load(&args.model, &opened, context)?;
     if let Some(warning) = session.device.warning() {

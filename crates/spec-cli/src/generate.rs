@@ -161,7 +161,7 @@ fn read_file(path: &Path) -> Result<String> {
 
 /// Positions to make room for, or why the request does not fit.
 fn context(args: &GenerateArgs, prompt: usize, trained: usize) -> Result<usize> {
-    let wanted = args.context.unwrap_or_else(|| trained.min(prompt + args.max_tokens.max(1)));
+    let wanted = args.context.unwrap_or_else(|| trained.min(prompt.saturating_add(args.max_tokens.max(1))));
     if wanted > trained {
         return Err(usage(format!("--context {wanted}: the model was trained for {trained} positions")));
     }

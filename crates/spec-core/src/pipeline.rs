@@ -149,15 +149,15 @@ impl Pipeline {
         self.form(logits, mask, scratch, true)
     }
 
-    /// The probability that a row of logits gives a token, as the model has it: before penalties, temperature and filters.
+    /// The probability of a row's likeliest token as the model has it: before penalties, temperature and filters.
     ///
     /// # Errors
-    /// When the row is too short or has no law, or the token is none of the vocabulary.
-    pub fn raw_probability(&self, logits: &[f32], token: Token) -> Result<f64, SamplingError> {
+    /// When the row is too short or has no law.
+    pub fn greatest_probability(&self, logits: &[f32]) -> Result<f64, SamplingError> {
         let vocab = self.vocab;
         let row = logits.get(..vocab).ok_or(SamplingError::RowTooShort { found: logits.len(), vocab })?;
-        let own = *row.get(token as usize).ok_or(SamplingError::UnknownToken { token, vocab })?;
-        Ok(RowSummary::with_kernels(&*self.kernels, row, 1.0)?.probability(own))
+        let summary = RowSummary::with_kernels(&*self.kernels, row, 1.0)?;
+        Ok(summary.probability(summary.max))
     }
 
     fn form<'a>(

@@ -385,6 +385,9 @@ fn a_draft_model_waits_where_the_target_is_unsure_of_its_own_tokens() {
     (0..50).for_each(|_| policy.hear(0.1));
     let reluctance = |policy: &Goodput| policy.prices().map(|prices| prices.reluctance(0.4));
     assert_eq!(reluctance(&policy), Some(8.0));
+    let verify = Duration::from_secs(7);
+    policy.observe(&Round { drafted: 200, accepted: 199, emitted: 200, verify, ..Round::default() });
+    assert!(reluctance(&policy) < Some(1.5), "what was copied since is of another kind, perhaps");
     policy.start(Start { prompt_len: 20, drafter: DraftCost::Weighed });
     assert_eq!(reluctance(&policy), Some(1.0), "the next text is another");
 }
@@ -398,7 +401,33 @@ fn a_pass_that_was_disturbed_is_refuted_by_a_longer_one_that_took_less() {
     };
     let [alone, ..] = enter(1, 80);
     assert_eq!(alone, 80.0, "nothing says otherwise");
-    assert_eq!(enter(5, 50), [50.0, 50.0, 50.0, 54.0], "five rows took less, so one row does");
+    assert_eq!(enter(5, 50), [50.0, 50.0, 50.0, 54.0], "five rows took less later, so one row does");
     assert_eq!(enter(3, 44), [44.0, 44.0, 50.0, 54.0]);
     assert_eq!(enter(8, 60), [44.0, 44.0, 50.0, 60.0], "what fits stays");
+    // The text gets longer, and so do its passes: what longer ones took before is out of date.
+    assert_eq!(enter(1, 88)[0], 82.0, "a quarter of the way from 80");
+    assert_eq!(enter(1, 88), [84.0, 84.0, 84.0, 84.0]);
+    assert_eq!(enter(5, 100), [63.0, 63.0, 63.0, 84.0], "an average of 50 and 100, and later than one row's");
+}
+
+#[test]
+fn goodput_stops_drafting_in_vain_although_its_one_plain_pass_was_disturbed() {
+    let mut policy = Goodput::new(8);
+    policy.start(Start { prompt_len: 20, drafter: DraftCost::Free });
+    let pass = |drafted: usize, milliseconds: u64| Round {
+        drafted,
+        emitted: 1,
+        verify: Duration::from_millis(milliseconds),
+        ..Round::default()
+    };
+    assert_eq!(policy.next(), 0);
+    policy.observe(&pass(0, 80));
+    let drafted: usize = (0..60)
+        .map(|_| {
+            let length = policy.next();
+            policy.observe(&pass(length, 40 + length as u64));
+            length
+        })
+        .sum();
+    assert!((4..=20).contains(&drafted), "trials only: {drafted}");
 }

@@ -165,6 +165,7 @@ impl Emission {
             stop.char_indices()
                 .map(|(at, _)| at)
                 .skip(1)
+                .take_while(|&len| len <= self.held.len())
                 .filter(|&len| self.held.ends_with(&stop[..len]))
                 .max()
                 .unwrap_or(0)

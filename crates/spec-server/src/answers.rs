@@ -146,6 +146,10 @@ impl Teller {
                     None => self.metrics.first_token(now - self.since),
                     Some(last) => self.metrics.next_token(now - last),
                 }
+                // Behind a piece that was left out none is sent: the text would have a hole.
+                if self.cancel.is_cancelled() {
+                    return None;
+                }
                 if self.pending.fetch_add(1, Ordering::Relaxed) >= MOST_PENDING {
                     self.pending.fetch_sub(1, Ordering::Relaxed);
                     self.cancel.cancel();

@@ -12,7 +12,7 @@ use std::fs::{File, OpenOptions};
 use std::io::{self, BufRead, BufReader, Read, Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Mutex, PoisonError, mpsc};
+use std::sync::{Arc, Mutex, PoisonError, mpsc};
 
 use serde_json::{Value, json};
 
@@ -79,17 +79,18 @@ impl Batch {
         let mut state = Progress { lines, failed: done.failed, ..Progress::default() };
 
         let (ask, asked) = mpsc::sync_channel::<Asked>(self.at_once.max(1));
-        let asked = Mutex::new(asked);
+        // The workers' alone: when they have left, nobody waits for a place to ask.
+        let asked = Arc::new(Mutex::new(asked));
         let (tell, told) = mpsc::sync_channel::<Told>(self.at_once.max(1));
         let reader = Reader { input: BufReader::new(input), done: done.ids, seen: HashSet::new() };
         std::thread::scope(|scope| {
             let reading = tell.clone();
             scope.spawn(move || reader.read(&ask, &reading, stop));
             for _ in 0..self.at_once.max(1) {
-                let (asked, tell) = (&asked, tell.clone());
-                scope.spawn(move || work(asked, &tell, answer));
+                let (asked, tell) = (Arc::clone(&asked), tell.clone());
+                scope.spawn(move || work(&asked, &tell, answer));
             }
-            drop(tell);
+            drop((asked, tell));
             for told in told {
                 match told {
                     Told::Before => state.before += 1,

@@ -16,6 +16,8 @@ use crate::{ApiError, Language, Observers};
 /// Answers that one request may ask for, over all its prompts.
 const MOST_CHOICES: usize = 64;
 const MOST_STOPS: usize = 16;
+/// Bytes of a stop text: each is looked for behind every token.
+const LONGEST_STOP: usize = 1024;
 /// Who speaks in a conversation. A template may know fewer, and then refuses in its own words; many drop, without a word, what they do
 /// not know, so that no other name may come as far.
 const ROLES: [&str; 5] = ["system", "developer", "user", "assistant", "tool"];
@@ -58,6 +60,9 @@ pub(crate) struct Effective {
     pub(crate) drafter: String,
     /// `None`: as the length policy says.
     pub(crate) draft_len: Option<usize>,
+    /// As the request names it; `None`: the one that fits its sampling.
+    pub(crate) rule: Option<String>,
+    pub(crate) loss_budget: Option<f64>,
 }
 
 /// Composes requests for one model.
@@ -155,7 +160,9 @@ impl Composer {
             return Err(ApiError::field("response_format", message));
         }
         let mut requests = Vec::with_capacity(prompts.len() * choices);
-        for prompt in &prompts {
+        // A seed of the client's may come again, and prompts of one request share theirs: equal texts would count as evidence many times.
+        let is_evidence = body.get("seed").is_none() || sampling.is_greedy();
+        for (place, prompt) in prompts.iter().enumerate() {
             let room = self.room(prompt.len(), limit, body.whole(limit))?;
             for choice in 0..choices {
                 let stop =
@@ -166,7 +173,7 @@ impl Composer {
                 request.seed = Some(seed);
                 request.choice = choice as u32;
                 request.rule = rule.map(RequestRule::from);
-                request.loss_budget = body.get("speculation.loss_budget").and_then(Value::as_f64);
+                request.loss_budget = effective.loss_budget;
                 request.draft_len = match effective.draft_len {
                     Some(tokens) => Box::new(Fixed(tokens)),
                     None => (self.limits.draft_len)(),
@@ -179,7 +186,7 @@ impl Composer {
                     None => format.map_or(Ok(None), |format| self.constraint(format))?,
                 };
                 request.observers = self.observers.as_ref().map_or_else(Vec::new, |observers| observers());
-                if let Some(audit) = &self.audit {
+                if let Some(audit) = self.audit.as_ref().filter(|_| is_evidence && place == 0) {
                     // The parameters have been checked.
                     audit.attach(&mut request, self.language.vocab()).map_err(ApiError::from)?;
                 }
@@ -424,6 +431,16 @@ fn plain_message(at: usize, message: &Value) -> Result<Value, ApiError> {
     let content = match fields.get("content") {
         Some(Value::String(text)) => text.clone(),
         Some(Value::Array(parts)) => {
+            let unknown = |part: &Value| {
+                let keys = part.as_object().into_iter().flat_map(|fields| fields.keys());
+                keys.map(String::as_str).find(|&name| name != "type" && name != "text").map(str::to_owned)
+            };
+            if let Some(name) =
+                parts.iter().find_map(unknown).filter(|_| parts.iter().all(|part| part["type"] == "text"))
+            {
+                let name: String = format!("content.{name}").chars().take(80).collect();
+                return Err(bad(&name, "this field is not supported").with_code("unsupported_field"));
+            }
             let text = |part: &Value| match (
                 part.get("type").and_then(Value::as_str),
                 part.get("text").and_then(Value::as_str),
@@ -457,13 +474,19 @@ fn effective(body: &Body) -> Result<Effective, ApiError> {
     let enabled = body.get("speculation.enabled").and_then(Value::as_bool);
     let drafter = body.text("speculation.drafter");
     let draft_len = body.whole("speculation.draft_len");
+    let made = |drafter: &str, draft_len| Effective {
+        drafter: drafter.to_owned(),
+        draft_len,
+        rule: body.text("speculation.rule").map(str::to_owned),
+        loss_budget: body.get("speculation.loss_budget").and_then(Value::as_f64),
+    };
     match (enabled, drafter) {
         (Some(true), Some("none")) => {
             Err(ApiError::field("speculation.drafter", "speculation.drafter: none contradicts enabled"))
         }
-        (Some(false), _) | (_, Some("none")) => Ok(Effective { drafter: "none".into(), draft_len: Some(0) }),
-        _ if draft_len == Some(0) => Ok(Effective { drafter: "none".into(), draft_len }),
-        (_, drafter) => Ok(Effective { drafter: drafter.unwrap_or("auto").into(), draft_len }),
+        (Some(false), _) | (_, Some("none")) => Ok(made("none", Some(0))),
+        _ if draft_len == Some(0) => Ok(made("none", draft_len)),
+        (_, drafter) => Ok(made(drafter.unwrap_or("auto"), draft_len)),
     }
 }
 
@@ -491,6 +514,9 @@ fn stops(body: &Body) -> Result<Vec<String>, ApiError> {
         }
         Some(_) => return Err(bad("a text or a list of texts is expected")),
     };
+    if let Some(text) = texts.iter().find(|text| text.len() > LONGEST_STOP) {
+        return Err(bad(&format!("a text of {} bytes, {LONGEST_STOP} are the most", text.len())));
+    }
     match texts.iter().any(String::is_empty) {
         true => Err(bad("a stop text is empty; it would end every answer at once")),
         false => Ok(texts),

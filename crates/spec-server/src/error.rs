@@ -3,6 +3,7 @@
 use axum::body::Body;
 use axum::http::{HeaderValue, Response, StatusCode, header};
 use serde_json::json;
+use spec_core::{SamplingError, VerifyError};
 use spec_runtime::{Refused, RuntimeError};
 
 /// Seconds that a client is asked to wait when the queue is full.
@@ -166,6 +167,11 @@ impl From<RuntimeError> for ApiError {
             }
             // Its grammar came with the request, and so did what exceeds the parser's limits.
             RuntimeError::Constraint { .. } => Self::field("response_format", message).with_code("constraint_failed"),
+            // Nothing is left to say where a bias bans what the format allows.
+            RuntimeError::Sampling(SamplingError::NothingAllowed { .. })
+            | RuntimeError::Verify(VerifyError::Sampling(SamplingError::NothingAllowed { .. })) => {
+                Self::field("logit_bias", message).with_code("nothing_allowed")
+            }
             RuntimeError::Device { .. } => Self::new(StatusCode::SERVICE_UNAVAILABLE, "device_failed", message),
             _ => Self::new(StatusCode::INTERNAL_SERVER_ERROR, "generation_failed", message),
         }
@@ -185,6 +191,20 @@ impl From<Refused> for ApiError {
             Refused::TooLarge { .. } => Self::field("prompt", message).with_code("context_length_exceeded"),
             // Of kinds to come.
             _ => Self::new(StatusCode::SERVICE_UNAVAILABLE, "refused", message),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_bias_that_bans_what_a_format_needs_is_the_clients_fault() {
+        let nothing = || SamplingError::NothingAllowed { vocab: 3 };
+        for error in [RuntimeError::Sampling(nothing()), RuntimeError::Verify(VerifyError::Sampling(nothing()))] {
+            let told = ApiError::from(error);
+            assert_eq!((told.status, told.param.as_deref()), (StatusCode::BAD_REQUEST, Some("logit_bias")));
         }
     }
 }

@@ -18,7 +18,7 @@ use futures_util::{FutureExt, StreamExt, stream};
 use serde_json::{Value, json};
 use spec_runtime::audit::ShadowStatus;
 use spec_runtime::{Service, Status};
-use tokio::sync::{Notify, mpsc};
+use tokio::sync::{Notify, Semaphore, mpsc};
 use tokio::time::timeout;
 
 use crate::answers::{Answers, Event};
@@ -194,6 +194,14 @@ async fn body_of(app: &App, request: Request) -> Result<Vec<u8>, ApiError> {
 
 /// Does work that takes a processor, such as splitting a long text, where it keeps nobody waiting.
 async fn apart<T: Send + 'static>(work: impl FnOnce() -> Result<T, ApiError> + Send + 'static) -> Result<T, ApiError> {
+    /// Bodies and grammars take many times their bytes while they are read.
+    static PLACES: Semaphore = Semaphore::const_new(4);
+    let place = PLACES.acquire().await.expect("it is never closed");
+    let work = move || {
+        // Held by the work, which goes on when its client has left.
+        let _place = place;
+        work()
+    };
     match tokio::task::spawn_blocking(work).await {
         Ok(result) => result,
         Err(error) => match error.try_into_panic() {

@@ -1,8 +1,11 @@
 //! Connections: how many, how long, and how they end.
 
+use std::io;
 use std::net::{SocketAddr, TcpListener};
+use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
 use axum::http::StatusCode;
@@ -11,10 +14,10 @@ use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::server::graceful::GracefulShutdown;
 use hyper_util::service::TowerToHyperService;
 use spec_runtime::{RoundObserver, Service};
-use tokio::io::AsyncWriteExt as _;
+use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt as _, ReadBuf};
 use tokio::net::TcpStream;
 use tokio::sync::Semaphore;
-use tokio::time::{sleep, timeout};
+use tokio::time::{Sleep, sleep, timeout};
 
 use crate::routes::{App, router};
 use crate::{ApiError, Keys, Language, Loading, RequestLimits, ServerError};
@@ -206,7 +209,10 @@ impl Server {
             };
             // A delta is sent when it is there; a failure costs time only.
             let _ = socket.set_nodelay(true);
-            let connection = protocol.serve_connection(TokioIo::new(socket), TowerToHyperService::new(routes.clone()));
+            let connection = {
+                let socket = Impatient { socket, patience: app.options.body_timeout, waiting: None };
+                protocol.serve_connection(TokioIo::new(socket), TowerToHyperService::new(routes.clone()))
+            };
             let connection = graceful.watch(connection);
             tokio::spawn(async move {
                 if let Err(error) = connection.await {
@@ -222,6 +228,63 @@ impl Server {
         }
         graceful.shutdown().await;
         outcome
+    }
+}
+
+/// A connection that fails when its client takes nothing of an answer for a while: it would hold its place, and the end of the server, for ever.
+struct Impatient {
+    socket: TcpStream,
+    patience: Duration,
+    /// Since a write found no room.
+    waiting: Option<Pin<Box<Sleep>>>,
+}
+
+impl Impatient {
+    /// What a write came to, or that it has waited for too long.
+    fn within<T>(&mut self, context: &mut Context<'_>, written: Poll<io::Result<T>>) -> Poll<io::Result<T>> {
+        if written.is_ready() {
+            self.waiting = None;
+            return written;
+        }
+        let patience = self.patience;
+        let waiting = self.waiting.get_or_insert_with(|| Box::pin(sleep(patience)));
+        ready!(waiting.as_mut().poll(context));
+        Poll::Ready(Err(io::Error::new(io::ErrorKind::TimedOut, "the client reads nothing")))
+    }
+}
+
+impl AsyncRead for Impatient {
+    fn poll_read(mut self: Pin<&mut Self>, context: &mut Context<'_>, bytes: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.socket).poll_read(context, bytes)
+    }
+}
+
+impl AsyncWrite for Impatient {
+    fn poll_write(mut self: Pin<&mut Self>, context: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
+        let written = Pin::new(&mut self.socket).poll_write(context, bytes);
+        self.within(context, written)
+    }
+
+    fn poll_write_vectored(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        parts: &[io::IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        let written = Pin::new(&mut self.socket).poll_write_vectored(context, parts);
+        self.within(context, written)
+    }
+
+    fn is_write_vectored(&self) -> bool {
+        self.socket.is_write_vectored()
+    }
+
+    fn poll_flush(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        let flushed = Pin::new(&mut self.socket).poll_flush(context);
+        self.within(context, flushed)
+    }
+
+    fn poll_shutdown(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.socket).poll_shutdown(context)
     }
 }
 

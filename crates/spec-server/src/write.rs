@@ -271,9 +271,11 @@ impl Writer {
         let positions = stats.by_position.iter().map(|p| json!({ "drafted": p.drafted, "accepted": p.accepted }));
         answer["speculation"] = json!({
             "drafter": self.effective.drafter,
-            "rule": self.totals.rule,
+            "rule": self.effective.rule.as_deref().unwrap_or(self.totals.rule),
+            "loss_budget": self.effective.loss_budget,
             "draft_len": self.effective.draft_len.map_or_else(|| "auto".into(), Value::from),
-            "seed": self.totals.seed,
+            // As requests give it.
+            "seed": self.totals.seed as i64,
             "rounds": stats.rounds,
             "drafted": stats.drafted,
             "accepted": stats.accepted,

@@ -25,9 +25,11 @@ const INSTALL_CMAKE: &str =
     "install cmake and a C++ compiler (pip install cmake; on Debian and Ubuntu: apt-get install cmake g++)";
 
 /// What llama.cpp is configured with: this processor's instructions, and nothing that is not run.
-const CONFIGURATION: [&str; 7] = [
+const CONFIGURATION: [&str; 8] = [
     "-DCMAKE_BUILD_TYPE=Release",
     "-DGGML_NATIVE=ON",
+    // GCC before 13 believes that `ldtilecfg` reads eight bytes and drops stores to the others: programs with AMX end in a segmentation fault.
+    "-DCMAKE_CXX_FLAGS=-fno-tree-dse -fno-dse",
     "-DLLAMA_CURL=OFF",
     "-DLLAMA_OPENSSL=OFF",
     "-DLLAMA_BUILD_TESTS=OFF",

@@ -36,7 +36,7 @@ pub(crate) fn run(args: AuditArgs) -> Result<ExitCode> {
     let single = Case::asked(&args, args.sampling.params(vocab).map_err(usage)?)?;
     let prompts = prompts(&args, &opened)?;
     let longest = prompts.iter().map(Vec::len).max().unwrap_or(0);
-    let (context, trained) = (longest + args.max_tokens, opened.checkpoint.config().context_length);
+    let (context, trained) = (longest.saturating_add(args.max_tokens), opened.checkpoint.config().context_length);
     if context > trained {
         return Err(usage(format!(
             "a prompt of {longest} tokens and --max-tokens {} are more than the {trained} positions of the model",

@@ -27,7 +27,7 @@ pub(crate) fn forward(args: &BenchForwardArgs) -> Result<ExitCode> {
     if args.rounds == 0 {
         return Err(usage("--rounds: at least 1; medians want 15"));
     }
-    if args.context + most > trained {
+    if args.context.saturating_add(most) > trained {
         return Err(usage(format!(
             "--context {} with {most} rows is past the model's {trained} positions",
             args.context

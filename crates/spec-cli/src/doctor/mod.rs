@@ -41,6 +41,11 @@ pub(crate) fn run(args: &DoctorArgs) -> Result<ExitCode> {
     Ok(ExitCode::from(report.code()))
 }
 
+/// The machine's memory, or what of it this container may take.
+pub(crate) fn machine_memory() -> Option<u64> {
+    system::all_memory(&Machine::current())
+}
+
 /// Looks at everything that matters to the device, or to any when none is named, and shows each section when it is done.
 fn diagnose(
     machine: &Machine,

@@ -53,16 +53,29 @@ fn instructions(machine: &Machine) -> Finding {
     }
 }
 
+/// Bytes that `/proc/meminfo` gives for a key.
+fn meminfo(machine: &Machine, key: &str) -> Option<u64> {
+    let value = machine.value("/proc/meminfo", key)?;
+    value.split_whitespace().next()?.parse::<u64>().ok().map(|number| number << 10)
+}
+
+/// What a container may take, where it is less than all.
+fn allowed(machine: &Machine, total: u64) -> Option<u64> {
+    let limit = machine.read("/sys/fs/cgroup/memory.max").and_then(|text| text.trim().parse::<u64>().ok());
+    limit.filter(|&limit| limit < total)
+}
+
+/// The machine's memory, or what of it this container may take.
+pub(super) fn all_memory(machine: &Machine) -> Option<u64> {
+    let total = meminfo(machine, "MemTotal")?;
+    Some(allowed(machine, total).unwrap_or(total))
+}
+
 fn memory(machine: &Machine) -> Finding {
-    let kibibytes = |key: &str| {
-        let value = machine.value("/proc/meminfo", key)?;
-        value.split_whitespace().next()?.parse::<u64>().ok().map(|number| number << 10)
-    };
-    let (Some(total), Some(available)) = (kibibytes("MemTotal"), kibibytes("MemAvailable")) else {
+    let (Some(total), Some(available)) = (meminfo(machine, "MemTotal"), meminfo(machine, "MemAvailable")) else {
         return Finding::note("memory", "/proc/meminfo does not say");
     };
-    let limit = machine.read("/sys/fs/cgroup/memory.max").and_then(|text| text.trim().parse::<u64>().ok());
-    let limit = limit.filter(|&limit| limit < total);
+    let limit = allowed(machine, total);
     let group = limit.map_or(String::new(), |limit| format!(", {} MiB allowed to this container", limit >> 20));
     let said = format!("{} of {} MiB available{group}", available >> 20, total >> 20);
     if available.min(limit.unwrap_or(u64::MAX)) < LITTLE_MEMORY {

@@ -47,7 +47,7 @@ fn cause(figures: &Figures<'_>) -> Option<Cause> {
         Some(Cause::Vocabulary)
     } else if model && is_tuned_differently(figures) {
         Some(Cause::Tuning)
-    } else if model && kept as f64 <= HARDLY * tried as f64 && (!hot || tried >= MANY) {
+    } else if model && kept as f64 <= HARDLY * tried as f64 && tried >= MANY {
         Some(Cause::Nothing)
     } else if hot {
         Some(Cause::Temperature)
@@ -267,7 +267,9 @@ pub(super) fn drafting_rests(figures: &Figures<'_>) -> Option<Seen> {
 }
 
 pub(super) fn lossy_rule(figures: &Figures<'_>) -> Option<Seen> {
-    let rule = figures.run.rule.as_deref()?;
+    // Of a server each request has its own.
+    let of_requests = || figures.ends().find_map(|end| end.speculation["rule"].as_str());
+    let rule = figures.run.rule.as_deref().or_else(of_requests)?;
     let name: RuleName = rule.parse().ok()?;
     if name.entry().lossless {
         return None;

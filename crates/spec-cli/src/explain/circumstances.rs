@@ -166,7 +166,7 @@ pub(super) fn preempted(figures: &Figures<'_>) -> Option<Seen> {
 }
 
 pub(super) fn memory_nearly_full(figures: &Figures<'_>) -> Option<Seen> {
-    let limit = figures.run.memory_limit.filter(|&limit| limit > 0)?;
+    let limit = figures.run.memory_limit.filter(|&limit| limit > 0).or(figures.run.machine_memory)?;
     let peak = figures.ends().filter_map(|end| end.peak_resident_bytes).max()?;
     let share = peak as f64 / limit as f64;
     (share >= 0.9).then(|| Seen {

@@ -304,10 +304,12 @@ impl Passes {
         }
         let is_any_sure = by_rows.values().any(|times| times.len() >= Self::ENOUGH);
         let mut curve = Prices::new(MOST + 1);
-        for (&rows, times) in &by_rows {
-            if (times.len() >= Self::ENOUGH || !is_any_sure)
-                && let Some(seconds) = median(times.clone())
-            {
+        let mut believed: Vec<_> =
+            by_rows.iter().filter(|(_, times)| times.len() >= Self::ENOUGH || !is_any_sure).collect();
+        // What is entered last counts where two contradict each other.
+        believed.sort_by_key(|(_, times)| times.len());
+        for (&rows, times) in believed {
+            if let Some(seconds) = median(times.clone()) {
                 curve.enter_pass(rows, Duration::from_secs_f64(seconds));
             }
         }

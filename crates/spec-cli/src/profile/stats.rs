@@ -210,9 +210,8 @@ impl Directions {
             |names: &'static [&'static str]| spans.iter().copied().filter(move |span| names.contains(&&*span.name));
         let passes: Vec<&Event> = named(&["verify", "decode"]).collect();
         let busy: f64 = passes.iter().map(|span| span.dur).sum();
-        // The rounds: all but prompts, and what only they took.
-        let rounds: Vec<&Event> = named(&["verify", "decode", "draft step", "rollback"]).collect();
-        let decode = latest(&rounds).zip(earliest(&rounds)).map_or(0.0, |(last, first)| last - first);
+        // The rounds: all but prompts, and the time between answers.
+        let decode = covered(named(&["verify", "decode", "draft step", "draft ahead", "sample", "rollback"]));
         let rows: f64 = passes.iter().filter_map(|pass| pass.args["rows"].as_f64()).sum();
         let mean = |name: &'static str| {
             let all: Vec<f64> = spans.iter().filter(|span| span.name == name).map(|span| span.dur).collect();
@@ -264,6 +263,18 @@ impl Directions {
     }
 }
 
+/// Microseconds in which at least one of the spans goes on.
+fn covered<'a>(spans: impl Iterator<Item = &'a Event>) -> f64 {
+    let mut spans: Vec<(f64, f64)> = spans.map(|span| (span.ts, span.ts + span.dur)).collect();
+    spans.sort_by(|a, b| a.0.total_cmp(&b.0));
+    let (mut total, mut end) = (0.0, f64::NEG_INFINITY);
+    for (from, to) in spans {
+        total += (to - from.max(end)).max(0.0);
+        end = end.max(to);
+    }
+    total
+}
+
 fn earliest(spans: &[&Event]) -> Option<f64> {
     spans.iter().map(|span| span.ts).min_by(f64::total_cmp)
 }
@@ -313,6 +324,22 @@ mod tests {
         assert!(directions.hardware_percent.is_some_and(|share| (share - 50.0).abs() < 1e-9));
         let table = report.table();
         assert!(table.contains("50.0 %  0.1 of the 0.2 GB/s"), "{table}");
+    }
+
+    #[test]
+    fn shares_are_of_the_rounds_and_not_of_what_is_between_answers() {
+        let another = TRACE.replace(
+            r#"{"ph":"C","pid":1,"name":"acceptance""#,
+            r#"{"ph":"X","pid":1,"tid":3,"name":"prefill","ts":9000000,"dur":50000,"args":{"rows":9}},
+{"ph":"X","pid":1,"tid":3,"name":"verify","ts":9050000,"dur":25000,"args":{"rows":4}},
+{"ph":"C","pid":1,"name":"acceptance""#,
+        );
+        let report = report(&another).expect("a trace");
+        assert!(
+            (report.directions.target_busy_percent - 94.0).abs() < 1e-9,
+            "47 of 50 ms, and nobody asked for nine seconds"
+        );
+        assert_eq!(report.directions.copies_percent, 1.0);
     }
 
     #[test]

@@ -81,6 +81,8 @@ impl Run {
             context,
             shared_vocabulary: session.draft.as_ref().map(|draft| draft.shared_vocabulary),
             memory_limit: model.mem_limit.map(|Size(bytes)| bytes as u64),
+            machine_memory: crate::doctor::machine_memory(),
+            storage: Some([format!("{:?}", model.storage), format!("{:?}", model.draft_storage)]),
         }
     }
 

@@ -85,10 +85,11 @@ impl Lines {
             Err(error) => Some(error.to_string()),
         };
         if let Some(why) = ended {
-            if !self.quiet {
-                eprintln!("spec: {} {}: {why}", self.flag, self.path.display());
-            }
             *held = None;
+            if !self.quiet {
+                // Standard error may be closed, and an answer does not end for it.
+                let _ = writeln!(std::io::stderr(), "spec: {} {}: {why}", self.flag, self.path.display());
+            }
         }
     }
 }

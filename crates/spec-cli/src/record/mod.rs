@@ -58,6 +58,12 @@ pub(crate) struct Run {
     /// What may be taken of the machine's memory, where that is said.
     #[serde(default)]
     pub(crate) memory_limit: Option<u64>,
+    /// The machine's memory, or what of it this container may take.
+    #[serde(default)]
+    pub(crate) machine_memory: Option<u64>,
+    /// How target and draft model are stored, as far as flags say: what passes cost depends on it.
+    #[serde(default)]
+    pub(crate) storage: Option<[String; 2]>,
 }
 
 /// A round of a request.

@@ -113,12 +113,18 @@ fn line(bytes: &[u8], number: usize) -> Result<Line> {
 
 /// What does not fit together in a round.
 fn check(round: &Round) -> Result<(), String> {
-    let Round { by_depth, accepted, emitted, length, seconds, .. } = round;
+    /// Rows of a pass, or tokens of a round, beyond which they are no figures of a run; and seconds of a part of one.
+    const MOST: (usize, f64) = (1 << 20, 1e9);
+    let Round { by_depth, accepted, emitted, length, seconds, read, company, budget, .. } = round;
     if *accepted > by_depth.len() || *accepted > *emitted || *emitted > by_depth.len() + 1 {
         return Err(format!("{emitted} tokens, {accepted} of them drafted, from {} depths", by_depth.len()));
     }
     if *length == 0 || by_depth.iter().any(|&nodes| nodes == 0 || nodes > 1 << 16) || by_depth.len() > 1 << 16 {
         return Err("a text of no tokens, or a depth of no nodes, or too many".to_owned());
+    }
+    let nodes: usize = by_depth.iter().sum();
+    if [nodes, *read, *company, *budget].into_iter().any(|count| count > MOST.0) {
+        return Err("a pass of more rows than any has".to_owned());
     }
     let parts = [
         seconds.draft,
@@ -129,7 +135,7 @@ fn check(round: &Round) -> Result<(), String> {
         seconds.sample,
         seconds.rollback,
     ];
-    match parts.iter().all(|seconds| seconds.is_finite() && *seconds >= 0.0) {
+    match parts.iter().all(|seconds| (0.0..=MOST.1).contains(seconds)) {
         true => Ok(()),
         false => Err("a time that is none".to_owned()),
     }

@@ -24,6 +24,8 @@ pub(crate) fn run() -> Run {
         device: "cpu".to_owned(),
         context: 64,
         memory_limit: None,
+        machine_memory: None,
+        storage: None,
         shared_vocabulary: None,
     }
 }
@@ -125,6 +127,10 @@ fn what_is_no_record_or_a_damaged_one_is_said_with_its_line() {
         (bad(|round| round.emitted = 9), "9 tokens"),
         (bad(|round| round.by_depth[0] = 0), "a depth of no nodes"),
         (bad(|round| round.seconds.draft = -1.0), "a time that is none"),
+        (bad(|round| round.seconds.submit_to_passed = 1e20), "a time that is none"),
+        (bad(|round| round.company = 1_000_000_000_000), "more rows than any has"),
+        (bad(|round| round.read = usize::MAX), "more rows than any has"),
+        (bad(|round| round.by_depth = vec![1 << 16; 32]), "more rows than any has"),
     ] {
         assert!(refusal(&text).contains(said), "{text}\n{}\nlacks {said}", refusal(&text));
     }

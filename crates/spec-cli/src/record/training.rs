@@ -37,6 +37,8 @@ enum Line<'a> {
         accepted: usize,
         /// For each emitted token, the most probable ones in its place: id and natural log-probability, of the row as the target gave it.
         targets: Vec<Vec<(Token, f64)>>,
+        /// The same behind each node that did not stand, with its number: what the target would have said to it.
+        refused: Vec<(usize, Vec<(Token, f64)>)>,
     },
 }
 
@@ -84,13 +86,16 @@ impl RoundObserver for Observer {
         if report.round == 0 {
             lines.write(&Line::Context { request, tokens: report.text });
         }
-        // Row 0 is behind the text, and that of an accepted node behind it.
-        let path = report.outcome.accepted.iter().map(|node| node.index() + 1);
-        let targets = std::iter::once(0).chain(path).zip(report.emitted).map(|(row, &token)| {
-            let law = top_log_probabilities(report.rows.row(row), *vocab, token, TOP);
-            // A row without a law would have ended the generation.
+        let top = |row: usize| -> Vec<(Token, f64)> {
+            let law = top_log_probabilities(report.rows.row(row), *vocab, 0, TOP);
+            // A row without a law, where it counted, would have ended the generation.
             law.map_or_else(|_| Vec::new(), |law| law.top.into_iter().filter(|(_, log)| log.is_finite()).collect())
-        });
+        };
+        // Row 0 is behind the text, and that of a node behind it.
+        let path = report.outcome.accepted.iter().map(|node| node.index() + 1);
+        let targets = std::iter::once(0).chain(path).zip(report.emitted).map(|(row, _)| top(row));
+        let stands = |node: usize| report.outcome.accepted.iter().any(|accepted| accepted.index() == node);
+        let refused = (0..report.tree.len()).filter(|&node| !stands(node)).map(|node| (node, top(node + 1)));
         lines.write(&Line::Round {
             request,
             round: report.round,
@@ -103,6 +108,7 @@ impl RoundObserver for Observer {
             emitted: report.emitted,
             accepted: report.accepted,
             targets: targets.collect(),
+            refused: refused.collect(),
         });
     }
 

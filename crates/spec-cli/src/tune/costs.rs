@@ -94,7 +94,7 @@ impl Costs {
             pass.entry(round.rows()).or_default().push(round.seconds.pass());
         }
         let mut draft: BTreeMap<usize, Vec<f64>> = BTreeMap::new();
-        for round in drafts.clone().flat_map(decoding).filter(|round| round.budget > 0) {
+        for round in drafts.clone().flat_map(decoding).filter(|round| round.budget > 0 && !round.forced) {
             draft.entry(round.drafted()).or_default().push(round.seconds.draft + round.seconds.late);
         }
         let (mut sample, mut emitted, mut rollback, mut rounds) = (0.0, 0, 0.0, 0);

@@ -74,15 +74,19 @@ type Case<'a> = (&'a Run, &'a RequestRecord);
 impl Group<'_> {
     /// Where passes cost the same.
     fn same_target(&self, other: &Run) -> bool {
-        let machine = |run: &Run| -> (ModelFacts, String, Option<usize>) {
-            (run.target.clone(), run.device.clone(), run.threads)
+        let machine = |run: &Run| -> (ModelFacts, Option<String>, String, Option<usize>) {
+            let storage = run.storage.as_ref().map(|[target, _]| target.clone());
+            (run.target.clone(), storage, run.device.clone(), run.threads)
         };
         machine(self.run) == machine(other)
     }
 
     /// Where drafts do too, and stand as often.
     fn same_drafter(&self, other: &Run) -> bool {
-        let drafts = |run: &Run| (run.drafter.clone(), run.draft.clone(), run.rule.clone());
+        let drafts = |run: &Run| {
+            let storage = run.storage.as_ref().map(|[_, draft]| draft.clone());
+            (run.drafter.clone(), run.draft.clone(), storage, run.rule.clone())
+        };
         self.same_target(other) && drafts(self.run) == drafts(other)
     }
 }
@@ -208,6 +212,13 @@ fn one(Group { run, requests }: &Group<'_>, costs: Costs, is_cut: bool) -> Evalu
     note(
         shared > 0.0,
         format!("{:.0} % of the rounds shared their pass; figures are for one text at a time", 100.0 * shared),
+    );
+    let judged_by = |rule: &str| matches!(rule.split(':').next(), Some("greedy" | "coupled"));
+    note(
+        !requests.iter().all(|(run, _)| run.rule.as_deref().is_some_and(judged_by)),
+        "some answers were judged by another rule than greedy or coupled, or by one that the record does not name: where their drafts ended \
+         does not say that the next token would have failed"
+            .to_owned(),
     );
     note(tokens < FEW, format!("{tokens} tokens are few: take the figures as rough"));
     note(is_cut, "a record was cut off; its last round is not in the figures".to_owned());

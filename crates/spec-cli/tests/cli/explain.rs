@@ -34,7 +34,7 @@ fn a_foreign_vocabulary_is_found_and_warned_of_while_it_runs() {
     let ran = files.spec(&format!("explain --json -- {run}"));
     let warnings = ran.err().lines().filter(|line| line.contains("WARNING")).count();
     assert_eq!(warnings, 1, "{}", ran.err());
-    assert!(ran.err().contains("none of 6 drafts of tiny"), "{}", ran.err());
+    assert!(ran.err().contains("none of 16 drafts of tiny"), "{}", ran.err());
     let explained = explained(ran);
     assert_eq!(first(&explained), "foreign-vocabulary", "{explained}");
     assert_eq!(explained["limits"][0]["is_fault"], true);

@@ -220,13 +220,24 @@ fn training_data_is_written_when_it_is_asked_for_up_to_its_limit() {
     let [context] = &files.lines("training.jsonl", "context")[..] else { panic!("one context") };
     let ids = |list: &Value| -> Vec<usize> { list.as_array().expect("a list").iter().map(number).collect() };
     assert_eq!(ids(&context["tokens"]), PROMPT.split(',').map(|id| id.parse().expect("an id")).collect::<Vec<usize>>());
-    let (mut emitted, mut tops, mut drafted) = (Vec::new(), Vec::new(), 0);
+    let (mut emitted, mut tops, mut drafted, mut refused) = (Vec::new(), Vec::new(), 0, 0);
     for round in files.lines("training.jsonl", "round") {
         assert_eq!(number(&round["length"]), 14 + emitted.len());
         emitted.extend(ids(&round["emitted"]));
         tops.extend(round["targets"].as_array().expect("a list").clone());
         drafted += round["drafted"].as_array().expect("a list").len();
+        for node in round["refused"].as_array().expect("a list") {
+            assert!(number(&node[0]) < round["drafted"].as_array().expect("a list").len());
+            assert_eq!(node[1].as_array().expect("a list").len(), 16, "the target's row behind it");
+            refused += 1;
+        }
     }
+    // What stood behind an end token was not emitted.
+    let stood = drafted - refused;
+    assert!(
+        (0..=5).contains(&(stood - number(&got["speculation"]["accepted"]))),
+        "every row that was verified is there"
+    );
     // An end token is emitted and not shown.
     let shown = ids(&got["tokens"]);
     assert_eq!(emitted[..shown.len()], shown);
@@ -270,6 +281,11 @@ fn the_largest_epsilon_within_a_limit_of_bleu_is_found() {
         let best = some["recommended"]["epsilon"].as_f64().unwrap_or(-1.0);
         let epsilon = tried["epsilon"].as_f64().expect("a number");
         assert!(is_within || epsilon > best, "{epsilon} costs too much, and {best} was recommended: {some}");
+    }
+    // Look-ups draw from no law that epsilon could judge, and an answer of one token has no round.
+    for flags in ["--draft auto", "--draft ngram", "--draft model --draft-model draft.gguf -n 1"] {
+        let line = format!("tune epsilon --model target.gguf {flags} --prompts {prompts}");
+        files.spec(&line).refused(1, &["nothing was drafted", "--draft-model"]);
     }
     let line = "tune epsilon --model target.gguf --draft none --prompts";
     let words: Vec<&str> = line.split(' ').chain([&*prompts]).collect();

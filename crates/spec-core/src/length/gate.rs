@@ -10,7 +10,7 @@ use super::{DraftCost, Prices};
 /// that it is worth it, the more of them the longer that takes ([`ask_reader`](Self::ask_reader)).
 ///
 /// While the target is unsure of its own tokens, so that little of a draft could stand, trials are put off ([`Prices::reluctance`]), the
-/// first by one gap at most.
+/// first, where nobody else waits, by one gap at most.
 ///
 /// Among others a trial delays them all. None is made where not even a token that is certain to be accepted would pay, and trials are
 /// as much rarer as they cost more tokens than where nobody waits.
@@ -38,6 +38,9 @@ enum Mode {
 
 /// Tokens of a trial of a free drafter, at most.
 const FREE_TOKENS: usize = 4;
+/// The same where nobody else waits: whether the first one stands is what is asked, and each further row delays the answer. Among others
+/// trials are rarer, and have to tell more.
+const FREE_TOKENS_ALONE: usize = 2;
 
 /// Whether a drafter is asked in the coming round.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -90,13 +93,14 @@ impl Gate {
             return Ask::No;
         }
         if let Mode::Resting { since, gap } = self.mode
-            && self.generated >= since + ((gap as f64 + self.put_off(prices, pass)) * self.patience(prices)) as usize
+            && self.generated >= since + (gap as f64 * self.patience(prices) + self.put_off(prices, pass)) as usize
         {
             self.mode = Mode::Trying;
         }
         match (self.current(), self.cost) {
             (Ask::Try { tokens, context }, DraftCost::Free) => {
-                Ask::Try { tokens: prices.trial_tokens(tokens), context }
+                let most = if prices.is_alone() { FREE_TOKENS_ALONE } else { tokens };
+                Ask::Try { tokens: prices.trial_tokens(most), context }
             }
             (ask, _) => ask,
         }

@@ -84,7 +84,8 @@ impl Goodput {
                 survives *= stands(last);
                 tokens += survives;
             }
-            let verify = self.prices.measured_pass(1 + length);
+            let rows = 1 + length;
+            let verify = if self.overlaps { self.prices.measured_pass(rows) } else { self.prices.pass(rows) };
             let mut drafting = length as f64 * draft;
             if self.overlaps && length > 0 {
                 let made_ahead = survives * stands(length);
@@ -174,8 +175,13 @@ impl LengthPolicy for Goodput {
     }
 
     fn observe(&mut self, round: &Round) {
+        // What the drafter looked at, which changes as the text goes on.
+        let looked_at = self.context();
         self.gate.advance(round.emitted);
         self.prices.enter(round);
+        if round.drafted > 0 {
+            self.prices.age_certainty(round.emitted);
+        }
         self.overlaps = round.ahead.is_some();
         if self.drafter == DraftCost::Weighed {
             return;
@@ -184,7 +190,7 @@ impl LengthPolicy for Goodput {
             self.behind += round.emitted;
             return;
         }
-        let caught_up = match (self.drafter, self.context()) {
+        let caught_up = match (self.drafter, looked_at) {
             (DraftCost::Free | DraftCost::Weighed, _) => 0,
             (DraftCost::Model, Some(context)) => context.min(self.behind),
             (DraftCost::Model, None) => self.behind,

@@ -16,7 +16,7 @@ pub struct Prices {
     certainty: Certainty,
 }
 
-/// The mean probability that the target gave its tokens of late.
+/// The mean probability of the target's likeliest tokens of late.
 #[derive(Clone, Copy, Debug, Default)]
 struct Certainty {
     seen: f64,
@@ -30,8 +30,15 @@ impl Certainty {
     const MEMORY: f64 = 0.97;
 
     fn enter(&mut self, probability: f64) {
-        self.seen = self.seen * Self::MEMORY + 1.0;
-        self.sum = self.sum * Self::MEMORY + probability;
+        self.age(1);
+        self.seen += 1.0;
+        self.sum += probability;
+    }
+
+    fn age(&mut self, tokens: usize) {
+        let left = (0..tokens).fold(1.0, |left, _| left * Self::MEMORY);
+        self.seen *= left;
+        self.sum *= left;
     }
 
     fn get(&self) -> Option<f64> {
@@ -70,9 +77,14 @@ impl Prices {
         self.verify.enter(rows, time);
     }
 
-    /// Learns the probability that the target gave the token of a round without drafts.
+    /// Learns the probability of the target's likeliest token in a round without drafts.
     pub fn enter_certainty(&mut self, probability: f64) {
         self.certainty.enter(probability);
+    }
+
+    /// Lets what was learnt of the text age by tokens of which nothing was.
+    pub(crate) fn age_certainty(&mut self, tokens: usize) {
+        self.certainty.age(tokens);
     }
 
     /// Another text begins.
@@ -82,8 +94,8 @@ impl Prices {
 
     /// How many times as long as usual a trial of a drafter is put off that takes `draft` seconds a token.
     ///
-    /// Where the target itself hesitates, a guess seldom stands: the share of a draft model's tokens that is accepted was found to be a
-    /// little below the mean probability of the target's tokens, on code as on prose. What that leaves above the price of a token is what the drafter
+    /// Where the target itself hesitates, a guess seldom stands: the share of a draft model's tokens that is accepted was found to be about the
+    /// mean probability of the target's likeliest tokens, on code as on prose. What that leaves above the price of a token is what the drafter
     /// could bring; a trial costs the same however little that is. Tokens whose probabilities are not known put nothing off.
     pub fn reluctance(&self, draft: f64) -> f64 {
         let Some(certainty) = self.certainty.get() else { return 1.0 };
@@ -110,9 +122,10 @@ impl Prices {
         self.beside_others(rows, |rows| self.target(rows))
     }
 
-    /// The same without the certainty that more rows never cost less.
+    /// The same as it was measured, where times may contradict each other. Passes that hide drafting look shorter than they are: what they take
+    /// says nothing of shorter ones.
     pub(crate) fn measured_pass(&self, rows: usize) -> f64 {
-        self.beside_others(rows, |rows| self.verify.at(rows))
+        self.beside_others(rows, |rows| self.verify.measured(rows))
     }
 
     fn beside_others(&self, rows: usize, target: impl Fn(usize) -> f64) -> f64 {
@@ -126,7 +139,7 @@ impl Prices {
 
     /// Seconds of a target pass of `rows` rows in all.
     pub fn target(&self, rows: usize) -> f64 {
-        self.verify.bounded(rows)
+        self.verify.at(rows)
     }
 
     /// Tokens that a round brings which brings `own` to the generation that decides.
@@ -207,12 +220,14 @@ impl Average {
     }
 }
 
-/// Seconds of a target pass by its rows.
+/// Seconds of a target pass by its rows, which never fall.
 #[derive(Clone, Debug)]
 struct Curve {
     times: Vec<Average>,
-    /// By rows, the shortest that a pass of at least so many takes: asked far more often than anything is entered.
-    bounded: Vec<f64>,
+    /// Row counts with a time, the latest entered last.
+    entered: Vec<usize>,
+    /// Seconds by rows, from all times: asked far more often than anything is entered.
+    rising: Vec<f64>,
 }
 
 impl Curve {
@@ -220,7 +235,7 @@ impl Curve {
     const ROW: f64 = 0.03;
 
     fn new(len: usize) -> Self {
-        let mut curve = Self { times: vec![Average::default(); len], bounded: Vec::new() };
+        let mut curve = Self { times: vec![Average::default(); len], entered: Vec::new(), rising: Vec::new() };
         curve.sum_up();
         curve
     }
@@ -230,62 +245,76 @@ impl Curve {
             self.times.resize(rows + 1, Average::default());
         }
         self.times[rows].enter(time.as_secs_f64());
+        self.entered.retain(|&entered| entered != rows);
+        self.entered.push(rows);
         self.sum_up();
     }
 
-    /// A pass that was disturbed takes longer than it should, and one of more rows that took less says so.
+    /// Of two times that contradict each other, since the longer pass took less, the later one counts: the earlier was disturbed, or is out
+    /// of date.
     fn sum_up(&mut self) {
-        let mut bounded = mem::take(&mut self.bounded);
-        bounded.clear();
-        // Between two measured lengths, the neighbours are known.
-        let (mut below, mut above) = (None, self.next_known(0));
-        for rows in 0..self.times.len() {
-            if above == Some(rows) {
-                (below, above) = (above, self.next_known(rows + 1));
+        let mut rising = mem::take(&mut self.rising);
+        rising.clear();
+        rising.resize(self.times.len(), f64::NAN);
+        for &rows in &self.entered {
+            let time = self.times[rows].value;
+            rising[rows] = time;
+            // What is not known is neither more nor less.
+            rising[..rows].iter_mut().filter(|shorter| **shorter > time).for_each(|shorter| *shorter = time);
+            rising[rows..].iter_mut().filter(|longer| **longer < time).for_each(|longer| *longer = time);
+        }
+        let mut below = None;
+        for rows in 0..rising.len() {
+            if rising[rows].is_nan() {
+                let above = (rows + 1..rising.len()).find(|&above| self.times[above].known);
+                rising[rows] = between(rows, below, above.map(|above| (above, rising[above])));
+            } else {
+                below = Some((rows, rising[rows]));
             }
-            bounded.push(self.between(rows, below, if below == Some(rows) { below } else { above }));
         }
-        let mut least = f64::INFINITY;
-        for time in bounded.iter_mut().skip(1).rev() {
-            least = least.min(*time);
-            *time = least;
-        }
-        self.bounded = bounded;
-    }
-
-    fn next_known(&self, from: usize) -> Option<usize> {
-        (from..self.times.len()).find(|&rows| self.times[rows].known)
-    }
-
-    /// The shortest that a pass of at least so many rows takes.
-    fn bounded(&self, rows: usize) -> f64 {
-        match self.bounded.get(rows) {
-            Some(&time) => time,
-            // Beyond all that was measured it only rises.
-            None => self.bounded.last().map_or(0.0, |&last| last.max(self.at(rows))),
-        }
+        self.rising = rising;
     }
 
     /// The longest pass that was measured.
     fn most_rows(&self) -> usize {
-        self.times.iter().rposition(|average| average.known).unwrap_or(0)
+        self.entered.iter().copied().max().unwrap_or(0)
     }
 
-    /// Measured, or between the nearest measured neighbours on a line, or beyond them by [`ROW`](Self::ROW).
-    fn at(&self, rows: usize) -> f64 {
-        let below = (0..=rows.min(self.times.len() - 1)).rev().find(|&index| self.times[index].known);
-        self.between(rows, below, self.next_known(rows))
-    }
-
-    fn between(&self, rows: usize, below: Option<usize>, above: Option<usize>) -> f64 {
-        let shape = |rows: usize| 1.0 + Self::ROW * (rows as f64 - 1.0);
-        match (below, above) {
-            (Some(low), Some(high)) if low < high => {
-                let share = (rows - low) as f64 / (high - low) as f64;
-                self.times[low].value * (1.0 - share) + self.times[high].value * share
+    /// As [`at`](Self::at), of the times as they were entered.
+    fn measured(&self, rows: usize) -> f64 {
+        let known = |rows: &usize| self.times[*rows].known;
+        let entry = |rows: usize| (rows, self.times[rows].value);
+        match rows < self.times.len() && self.times[rows].known {
+            true => self.times[rows].value,
+            false => {
+                let below = (0..rows.min(self.times.len())).rev().find(known);
+                let above = (rows + 1..self.times.len()).find(known);
+                between(rows, below.map(entry), above.map(entry))
             }
-            (Some(near), _) | (None, Some(near)) => self.times[near].value * shape(rows) / shape(near),
-            (None, None) => shape(rows),
         }
+    }
+
+    /// As measured, or between the nearest measured neighbours on a line, or beyond them by [`ROW`](Self::ROW).
+    fn at(&self, rows: usize) -> f64 {
+        match self.rising.get(rows) {
+            Some(&time) => time,
+            None => {
+                let most = self.most_rows();
+                between(rows, (most > 0).then(|| (most, self.rising[most])), None)
+            }
+        }
+    }
+}
+
+/// Seconds of a pass of `rows` rows, from the nearest ones that are known, by rows and seconds.
+fn between(rows: usize, below: Option<(usize, f64)>, above: Option<(usize, f64)>) -> f64 {
+    let shape = |rows: usize| 1.0 + Curve::ROW * (rows as f64 - 1.0);
+    match (below, above) {
+        (Some((low, less)), Some((high, more))) => {
+            let share = (rows - low) as f64 / (high - low) as f64;
+            less * (1.0 - share) + more * share
+        }
+        (Some((near, time)), None) | (None, Some((near, time))) => time * shape(rows) / shape(near),
+        (None, None) => shape(rows),
     }
 }

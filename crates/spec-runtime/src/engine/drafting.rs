@@ -55,6 +55,10 @@ impl Engine {
             }
         }
         let begun = self.clock.now();
+        for draft in drafts.iter_mut().flatten() {
+            // What a constraint has foreseen took no time of a drafter, and belongs here all the same.
+            draft.begun = begun;
+        }
         let preparation = match guarded(share, "the drafter", || self.prepare(&budgets)) {
             Ok(preparation) => preparation,
             Err(error) => return fail(drafts, &budgets, error),

@@ -145,15 +145,16 @@ impl Generation {
         Ok(Judged { path, emitted, accepted, outcome, forbidden })
     }
 
-    /// Tells the policy how sure the target was of the token that a round without drafts emitted.
-    pub(super) fn tell_certainty(&mut self, rows: &Scored<'_>) -> Result<(), RuntimeError> {
-        let (Some(&logits), Some(&token)) = (rows.logits.first(), self.tokens.last()) else { return Ok(()) };
-        // A row that the device has judged is not brought here for this.
-        if !logits.is_empty() && self.request.draft_len.listens() {
-            let probability = self.pipeline.raw_probability(logits, token)?;
+    /// Tells the policy how sure the target was in a round without drafts.
+    pub(super) fn tell_certainty(&mut self, rows: &Scored<'_>) {
+        // Of a device that judges rows only those come here that it could not decide.
+        if self.verdicts || !self.request.draft_len.listens() {
+            return;
+        }
+        // A row without a law has been refused, or edited, by those whom it concerns.
+        if let Some(Ok(probability)) = rows.logits.first().map(|logits| self.pipeline.greatest_probability(logits)) {
             self.request.draft_len.hear(probability);
         }
-        Ok(())
     }
 
     /// Counts what the rule forgave among the first `accepted` nodes of its path, and takes it from the budget.

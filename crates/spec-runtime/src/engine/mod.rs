@@ -229,11 +229,24 @@ impl Engine {
     }
 
     /// Frees the drafter's state and gives the result so far.
-    pub fn finish(&mut self, mut generation: Generation) -> Completion {
-        if let Some(drafter) = &mut self.drafter {
-            drafter.forget(generation.id);
+    pub fn finish(&mut self, generation: Generation) -> Completion {
+        self.finish_for(generation, false)
+    }
+
+    /// The same; with `catches` a drafter or an observer that panics meanwhile harms nobody.
+    pub(crate) fn finish_for(&mut self, mut generation: Generation, catches: bool) -> Completion {
+        let share = RowShare { most: 0, beside: 0, catches };
+        let forgotten = round::guarded(&share, "the drafter", || {
+            self.drafter.iter_mut().for_each(|drafter| drafter.forget(generation.id));
+            Ok(())
+        });
+        let concluded = round::guarded(&share, "an observer of rounds", || {
+            generation.conclude();
+            Ok(())
+        });
+        for error in [forgotten, concluded].into_iter().filter_map(Result::err) {
+            tracing::error!(%error, "behind the end of a generation");
         }
-        generation.conclude();
         generation.completion
     }
 

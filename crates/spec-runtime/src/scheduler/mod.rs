@@ -260,7 +260,7 @@ impl Scheduler {
     /// Counts a job and tells it how it ended.
     fn end(&mut self, ticket: Ticket, error: Option<RuntimeError>) {
         let Ticket { generation, mut events, started, .. } = ticket;
-        let completion = if started { self.engine.finish(*generation) } else { generation.into_completion() };
+        let completion = if started { self.engine.finish_for(*generation, true) } else { generation.into_completion() };
         if started {
             self.totals.add(&completion);
         }

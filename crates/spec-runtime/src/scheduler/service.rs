@@ -69,7 +69,9 @@ fn work(scheduler: &mut Scheduler) {
         let goes_on = match stepped {
             Ok(goes_on) => goes_on,
             Err(panic) => {
-                scheduler.fail_running(&*panic);
+                if catch_unwind(AssertUnwindSafe(|| scheduler.fail_running(&*panic))).is_err() {
+                    tracing::error!("another panic, while those that it concerned were told of the first");
+                }
                 true
             }
         };

@@ -2,7 +2,9 @@
 
 use super::*;
 use spec_core::DraftTree;
-use spec_runtime::{Batch, DraftContext, GenerationId, ModelConfig, Pass, Refused, Rows, Stream};
+use spec_runtime::{
+    Batch, DraftContext, GenerationId, ModelConfig, Pass, Refused, RoundObserver, RoundReport, Rows, Stream,
+};
 
 #[test]
 fn a_pass_that_fails_is_made_again_for_each_alone() {
@@ -168,6 +170,49 @@ fn drafters_and_receivers_that_panic_end_their_own_job() {
     assert!(got.speculation.drafted > 0);
     assert_eq!(scheduler.status().totals.finished.failed, 2);
     assert_eq!(target.free_blocks(), 512);
+}
+
+/// Panics when all is over.
+struct Late;
+
+impl RoundObserver for Late {
+    fn round(&mut self, _: &RoundReport<'_>) {}
+    fn ended(&mut self, _: &Completion) {
+        panic!("too late to matter");
+    }
+}
+
+/// The same.
+struct Clinging(NgramDrafter);
+
+impl Drafter for Clinging {
+    fn name(&self) -> &str {
+        "clinging"
+    }
+    fn draft(&mut self, context: DraftContext<'_>) -> Result<DraftTree, RuntimeError> {
+        self.0.draft(context)
+    }
+    fn observe(&mut self, generation: GenerationId, tokens: &[Token], accepted: usize) -> Result<(), RuntimeError> {
+        self.0.observe(generation, tokens, accepted)
+    }
+    fn forget(&mut self, _: GenerationId) {
+        panic!("it cannot let go");
+    }
+}
+
+#[test]
+fn panics_behind_the_end_of_an_answer_harm_nobody() {
+    let target = HashModel::new(HashSpec { order: 2, ..wide() });
+    let drafter = Box::new(Clinging(NgramDrafter::new()));
+    let mut scheduler = Scheduler::new(engine(&target).with_drafter(drafter), SchedulerOptions::default());
+    let observed = |index: usize| Request { observers: vec![Box::new(Late)], ..request(index, 12, 20 + 30 * index, 4) };
+    let logs: Vec<Log> = (0..3).map(|index| submit(&mut scheduler, observed(index))).collect();
+    finish(&mut scheduler);
+    for (index, log) in logs.iter().enumerate() {
+        let expected = alone(&mut engine(&target), request(index, 12, 20 + 30 * index, 0));
+        assert_eq!(log.completion().tokens, expected.tokens, "request {index}");
+    }
+    assert_eq!((scheduler.status().totals.finished.failed, target.free_blocks()), (0, 512));
 }
 
 /// Never has anything to propose.

@@ -70,6 +70,24 @@ fn a_lossy_answer_says_what_it_forgave_and_keeps_its_budget() {
     let held = lossy(Some(spent(&free) / 2.0));
     assert!(spent(&held) > 0.0 && spent(&held) <= spent(&free) / 2.0, "{held}");
     assert_eq!(lossy(Some(0.0))["choices"], exact["choices"]);
+    // What was asked for comes back as it was asked.
+    assert_eq!(
+        (&held["speculation"]["rule"], &exact["speculation"]["rule"]),
+        (&json!("epsilon:1"), &json!("rejection"))
+    );
+    assert_eq!(held["speculation"]["loss_budget"], spent(&free) / 2.0);
+}
+
+#[test]
+fn a_seed_comes_back_as_requests_give_it() {
+    let server = Setup::default().start();
+    for seed in [-1, 7, i64::MIN] {
+        let mut body = json!({ "prompt": WORDS, "max_tokens": 20, "temperature": 1, "seed": seed });
+        let answer = server.post("/v1/completions", &body).ok();
+        assert_eq!(answer["speculation"]["seed"], seed);
+        body["seed"] = answer["speculation"]["seed"].clone();
+        assert_eq!(server.post("/v1/completions", &body).ok()["choices"], answer["choices"]);
+    }
 }
 
 #[test]

@@ -30,6 +30,7 @@ fn report_51_what_is_not_supported_is_refused_by_its_name() {
         ("logprobs", json!(true)),
         ("stop", json!(1)),
         ("stop", json!([""])),
+        ("stop", json!("x".repeat(1025))),
         ("logit_bias", json!({ "x": 1 })),
         ("logit_bias", json!({ "9999": 1 })),
         ("logit_bias", json!({ "1": 101 })),
@@ -78,6 +79,10 @@ fn report_51_what_is_not_supported_is_refused_by_its_name() {
         ("messages[0].role", json!([{ "role": 1, "content": "a" }])),
         ("messages[0].name", json!([{ "role": "user", "content": "a", "name": {} }])),
         ("messages[0].content", json!([{ "role": "user", "content": [{ "type": "image_url" }] }])),
+        (
+            "messages[0].content.cache_control",
+            json!([{ "role": "user", "content": [{ "type": "text", "text": "a", "cache_control": {} }] }]),
+        ),
         ("messages[0].tool_calls", json!([{ "role": "user", "content": "", "tool_calls": [] }])),
     ];
     for (name, value) in chat {

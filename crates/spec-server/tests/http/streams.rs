@@ -94,6 +94,21 @@ fn readers_that_stop_reading_lose_their_answers_and_take_neither_time_nor_memory
 }
 
 #[test]
+fn a_client_that_reads_nothing_does_not_hold_up_the_end() {
+    let setup = Setup::endless();
+    let options = spec_server::ServerOptions { body_timeout: Duration::from_millis(300), ..setup.options };
+    let mut server = Setup { options, ..Setup::endless() }.start();
+    let body = json!({ "prompt": "one two ", "stream": true, "n": 4, "logit_bias": { "107": -100 }, "logprobs": 20 });
+    let stuck = client::ask(server.connect_narrow(), "/v1/completions", &body);
+    while server.get("/health").json()["running"] == 0 {}
+    assert!(server.comes_to_rest(), "its answer is given up");
+    server.stop();
+    assert!(server.ended(Duration::from_secs(5)), "and so is its connection");
+    server.outcome().expect("it ends in order");
+    drop(stuck);
+}
+
+#[test]
 fn a_slow_reader_of_4096_tokens_holds_up_nobody_and_gets_every_one() {
     let server = Setup { context: 8192, max_tokens: 4096, ..Setup::default() }.start();
     let body = |stream: bool| json!({ "prompt": "one two ", "max_tokens": 4096, "temperature": 0, "logit_bias": { "107": -100 }, "logprobs": 20, "stream": stream });

@@ -120,10 +120,12 @@ pub(super) enum Verdict {
     LosslessChecked,
     /// There was no draft to judge: whatever the answers are, they show nothing.
     NothingDrafted,
-    /// Samples of the same law; their mean log-probability is within plain sampling's interval.
+    /// Samples of the same law; the interval of what their mean log-probability is above that of plain samples holds zero.
     SameLawWithin,
-    /// It is not, which happens to one true law in twenty.
+    /// It does not, which happens to about one true law in twenty, to more of few prompts.
     SameLawOutside,
+    /// Samples of the same law, of too few prompts for an interval.
+    SameLawUnjudged,
     /// The price is in the figures.
     Lossy,
 }
@@ -139,7 +141,7 @@ impl Study {
         let view = View::new(cases, prompts.len());
         let plain: Vec<&Judged> = cases.iter().map(|case| &case.plain).collect();
         let plain = Plain { tokens_per_second: view.rate(&plain), logprob: view.logprob(&plain) };
-        let figures = settings.iter().enumerate().map(|(at, setting)| view.figures(args, at, setting, &plain));
+        let figures = settings.iter().enumerate().map(|(at, setting)| view.figures(args, at, setting));
         Self {
             settings: figures.collect(),
             target,
@@ -197,7 +199,20 @@ impl<'a> View<'a> {
         self.share(|case| answers[case].logprob, |case| answers[case].answer.tokens.len() as f64)
     }
 
-    fn figures(&self, args: &BenchSweepArgs, at: usize, setting: &Setting, plain: &Plain) -> Figures {
+    /// Mean log-probability less that of the plain answers to the same prompts: what prompts differ by is not in its interval.
+    fn logprob_gain(&self, answers: &[&Judged]) -> Interval {
+        self.interval(|cases| {
+            let add =
+                |sum: (f64, f64), judged: &Judged| (sum.0 + judged.logprob, sum.1 + judged.answer.tokens.len() as f64);
+            let nothing = ((0.0, 0.0), (0.0, 0.0));
+            let (own, plain) = cases
+                .fold(nothing, |(own, plain), case| (add(own, answers[case]), add(plain, &self.cases[case].plain)));
+            let mean = |(sum, tokens): (f64, f64)| if tokens > 0.0 { sum / tokens } else { 0.0 };
+            mean(own) - mean(plain)
+        })
+    }
+
+    fn figures(&self, args: &BenchSweepArgs, at: usize, setting: &Setting) -> Figures {
         let answers: Vec<&Judged> = self.cases.iter().map(|case| &case.answers[at]).collect();
         let mut sum = SpeculationStats::default();
         answers.iter().for_each(|judged| sum += &judged.answer.speculation);
@@ -228,8 +243,7 @@ impl<'a> View<'a> {
                 setting.rule,
                 setting.repeats_plain(args.temperature),
                 sum.drafted,
-                &logprob,
-                &plain.logprob,
+                (self.of_prompt.len() >= ENOUGH_PROMPTS).then(|| self.logprob_gain(&answers)),
             ),
             logprob,
         }
@@ -276,13 +290,18 @@ fn survival(stats: &SpeculationStats) -> Vec<f64> {
     stats.by_position.iter().map(|position| position.accepted as f64 / rounds).collect()
 }
 
-fn verdict(rule: RuleName, repeats: bool, drafted: usize, logprob: &Interval, plain: &Interval) -> Verdict {
-    match (rule.entry().lossless, repeats) {
+/// Prompts from which on an interval over prompts says something.
+const ENOUGH_PROMPTS: usize = 5;
+
+/// `gain` is what the mean log-probability is above plain sampling's.
+fn verdict(rule: RuleName, repeats: bool, drafted: usize, gain: Option<Interval>) -> Verdict {
+    match (rule.entry().lossless, repeats, gain) {
         _ if drafted == 0 => Verdict::NothingDrafted,
-        (false, _) => Verdict::Lossy,
-        (true, true) => Verdict::LosslessChecked,
-        (true, false) if plain.holds(logprob.value) => Verdict::SameLawWithin,
-        (true, false) => Verdict::SameLawOutside,
+        (false, ..) => Verdict::Lossy,
+        (true, true, _) => Verdict::LosslessChecked,
+        (true, false, None) => Verdict::SameLawUnjudged,
+        (true, false, Some(gain)) if gain.holds(0.0) => Verdict::SameLawWithin,
+        (true, false, Some(_)) => Verdict::SameLawOutside,
     }
 }
 
@@ -368,19 +387,31 @@ pub(super) mod tests {
     }
 
     #[test]
-    fn a_rule_of_the_same_law_is_judged_by_the_interval_of_plain_sampling() {
-        let rule: RuleName = "rejection".parse().expect("a rule");
-        let plain = Interval { value: -1.0, low: -1.1, high: -0.9 };
-        let verdict = |value| verdict(rule, false, 9, &Interval::certain(value), &plain);
-        assert_eq!((verdict(-1.05), verdict(-1.2)), (Verdict::SameLawWithin, Verdict::SameLawOutside));
+    fn a_rule_of_the_same_law_is_judged_by_its_difference_from_plain_sampling_prompt_by_prompt() {
+        // Prompts that differ by far more than the samples: -0.5, -1.0, ... a token, of 10 tokens each.
+        let cases = |shift: fn(usize) -> f64| -> Vec<Case> {
+            let case = |prompt: usize| {
+                let mean = -0.5 * (prompt + 1) as f64;
+                let sample = |mean: f64| judged("ten tokens", &[1.0], 4, 10.0 * mean);
+                Case { prompt, plain: sample(mean), answers: vec![sample(mean + shift(prompt))] }
+            };
+            (0..8).map(case).collect()
+        };
+        let args = args("--rules rejection --temperature 0.8 --lengths 3");
+        let setting = Setting { rule: "rejection".parse().expect("a rule"), length: 3 };
+        let verdict = |cases: &[Case], prompts: usize| View::new(cases, prompts).figures(&args, 0, &setting).verdict;
+        let by_chance = cases(|prompt| if prompt % 2 == 0 { 0.05 } else { -0.05 });
+        assert_eq!(verdict(&by_chance, 8), Verdict::SameLawWithin);
+        let biased = cases(|prompt| 0.04 + 0.002 * prompt as f64);
+        assert_eq!(verdict(&biased, 8), Verdict::SameLawOutside, "though every mean is within what prompts differ by");
+        assert_eq!(verdict(&biased[..4], 4), Verdict::SameLawUnjudged);
     }
 
     #[test]
     fn answers_without_drafts_show_nothing() {
-        let any = Interval::certain(-1.0);
         for (rule, repeats) in [("greedy", true), ("rejection", false), ("epsilon:0.1", false)] {
             let rule: RuleName = rule.parse().expect("a rule");
-            assert_eq!(verdict(rule, repeats, 0, &any, &any), Verdict::NothingDrafted);
+            assert_eq!(verdict(rule, repeats, 0, Some(Interval::certain(0.0))), Verdict::NothingDrafted);
         }
     }
 

@@ -33,7 +33,7 @@ pub(crate) fn sweep(args: &BenchSweepArgs) -> Result<ExitCode> {
     let prompts = demo::prompts(&args.prompts, &opened)?;
     let longest = prompts.iter().map(|(_, tokens)| tokens.len()).max().unwrap_or(0);
     let trained = opened.checkpoint.config().context_length;
-    if longest + args.max_tokens > trained {
+    if longest.saturating_add(args.max_tokens) > trained {
         return Err(usage(format!(
             "--max-tokens {} behind a prompt of {longest} is past the model's {trained} positions",
             args.max_tokens

@@ -121,16 +121,20 @@ fn said(study: &Study, rule: &str, settings: &[&Figures]) -> String {
         )
     } else if any(Verdict::SameLawOutside) {
         format!(
-            "samples of the same law, so that texts are not compared; at some length the mean log-probability lies OUTSIDE plain \
-             sampling's interval, {:.3} to {:.3}, as it does once in twenty times by chance",
-            plain.low, plain.high
+            "samples of the same law, so that texts are not compared; at some length the mean log-probability is NOT that of plain \
+             sampling ({:.3}) within the interval of the difference, prompt by prompt: about once in twenty times by chance, `spec audit` \
+             tells a fault from it",
+            plain.value
         )
     } else if any(Verdict::SameLawWithin) {
         format!(
-            "samples of the same law, so that texts are not compared; mean log-probabilities lie within plain sampling's interval, \
-             {:.3} to {:.3}",
-            plain.low, plain.high
+            "samples of the same law, so that texts are not compared; mean log-probabilities are that of plain sampling, {:.3}, within the \
+             interval of the difference, prompt by prompt",
+            plain.value
         )
+    } else if any(Verdict::SameLawUnjudged) {
+        "samples of the same law, so that texts are not compared; too few prompts to compare log-probabilities"
+            .to_owned()
     } else {
         let forgiven: usize = settings.iter().map(|figures| figures.forgiven.count).sum();
         format!(

@@ -6,7 +6,7 @@ use std::fmt::Write as _;
 use std::io::Write as _;
 use std::process::ExitCode;
 
-use anyhow::Result;
+use anyhow::{Result, ensure};
 use indicatif::ProgressBar;
 use serde::Serialize;
 use serde_json::json;
@@ -31,6 +31,7 @@ struct Tried {
     /// Share of answers with the plain one's token ids.
     same: f64,
     acceptance_rate: f64,
+    drafted: usize,
     /// Tokens per second over those of plain decoding.
     speedup: f64,
     /// Tokens that the exact rule would not have kept.
@@ -42,7 +43,7 @@ pub(crate) fn run(args: &TuneEpsilonArgs) -> Result<ExitCode> {
     let opened = Opened::open(&args.model.model, args.model.text.pre_tokenizer.as_deref())?;
     let prompts = demo::prompts(&args.prompts, &opened)?;
     let longest = prompts.iter().map(|(_, tokens)| tokens.len()).max().unwrap_or(0);
-    let context = (longest + args.max_tokens).min(opened.checkpoint.config().context_length);
+    let context = longest.saturating_add(args.max_tokens).min(opened.checkpoint.config().context_length);
     let mut session = Session::load(&args.model, &opened, context)?;
     let (mut plain, mut speculative) = (session.plain_engine(), session.engine());
     if speculative.drafter().is_none() {
@@ -64,6 +65,12 @@ pub(crate) fn run(args: &TuneEpsilonArgs) -> Result<ExitCode> {
     let found = search(args.start, |epsilon| {
         let rule = move || RequestRule::Own(Box::new(Epsilon(epsilon)));
         let tried = compared(&expected, &answers(&mut speculative, format!("epsilon {epsilon}"), &rule)?);
+        // Whatever is tolerated costs nothing where nothing is drafted.
+        ensure!(
+            tried.drafted > 0,
+            "nothing was drafted with epsilon {epsilon}, which shows nothing: it judges drafts of a draft model (--draft-model FILE) \
+             in answers of more than one token"
+        );
         Ok((tried.bleu_drop <= args.max_bleu_drop, tried))
     })?;
     bar.finish_and_clear();
@@ -104,6 +111,7 @@ fn compared(expected: &[Completion], got: &[Completion]) -> Tried {
         bleu_drop: 100.0 - bleu(&references, &texts),
         same: same as f64 / got.len().max(1) as f64,
         acceptance_rate: speculation.acceptance_rate(),
+        drafted: speculation.drafted,
         speedup: rate(got) / rate(expected).max(f64::MIN_POSITIVE),
         forgiven: speculation.forgiven.count,
     }
