@@ -105,7 +105,7 @@ fn speculation_is_lossless(model: Model, draft: Option<Model>) {
     let all: Vec<Box<dyn Drafter>> =
         vec![Box::new(SuffixDrafter::new()), Box::new(NgramDrafter::new()), Box::new(model)];
     let mut auto = bench.with_drafter(Box::new(Chooser::new(all)));
-    let mut failures = Vec::new();
+    let (mut failures, mut accepted) = (Vec::new(), 0);
     for (setting, sampling) in [("greedy", greedy()), ("seeded", seeded())] {
         for (prompt, tokens) in bench.prompts() {
             let expected = run(&mut plain, bench.request(&tokens, &sampling, 0));
@@ -115,9 +115,10 @@ fn speculation_is_lossless(model: Model, draft: Option<Model>) {
             if got.tokens != expected.tokens || got.finish != expected.finish {
                 failures.push(format!("{setting} {prompt} auto: the tokens of plain decoding"));
             }
-            if got.speculation.accepted == 0 {
-                failures.push(format!("{setting} {prompt} auto: accepts something"));
+            if got.speculation.drafted == 0 {
+                failures.push(format!("{setting} {prompt} auto: drafts something"));
             }
+            accepted += got.speculation.accepted;
             for (name, engine) in &mut drafters {
                 for k in [5, 7] {
                     let got = run(engine, bench.request(&tokens, &sampling, k));
@@ -150,6 +151,8 @@ fn speculation_is_lossless(model: Model, draft: Option<Model>) {
             }
         }
     }
+    // Not on every text: a draft model that costs as much as the target is hardly ever tried.
+    assert!(accepted > 200, "auto accepts {accepted} tokens in all");
     assert!(failures.is_empty(), "{}", failures.join("\n"));
 }
 
