@@ -30,11 +30,22 @@ impl SampledAudit {
         Self { share, shadow }
     }
 
-    /// Looks at a generation, if it is one of the share and its law is told by its sampling alone.
+    /// Looks at a generation, if it is one of the share, its law is told by its sampling alone, and nothing says that its draws may come again:
+    /// equal texts would count as evidence many times. A seed that the client gives (`is_seeded`) may, and prompts of one request share
+    /// theirs, so that the first alone (`place` 0) counts.
     ///
     /// # Errors
     /// When a sampling parameter is out of range.
-    pub(crate) fn attach(&self, request: &mut Request, vocab: usize) -> Result<(), RuntimeError> {
+    pub(crate) fn attach(
+        &self,
+        request: &mut Request,
+        vocab: usize,
+        is_seeded: bool,
+        place: usize,
+    ) -> Result<(), RuntimeError> {
+        if place > 0 || (is_seeded && !request.sampling.is_greedy()) {
+            return Ok(());
+        }
         let is_lossless = match &request.rule {
             None => true,
             Some(RequestRule::Named(name)) => name.entry().lossless,

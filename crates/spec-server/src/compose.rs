@@ -160,8 +160,6 @@ impl Composer {
             return Err(ApiError::field("response_format", message));
         }
         let mut requests = Vec::with_capacity(prompts.len() * choices);
-        // A seed of the client's may come again, and prompts of one request share theirs: equal texts would count as evidence many times.
-        let is_evidence = body.get("seed").is_none() || sampling.is_greedy();
         for (place, prompt) in prompts.iter().enumerate() {
             let room = self.room(prompt.len(), limit, body.whole(limit))?;
             for choice in 0..choices {
@@ -186,9 +184,10 @@ impl Composer {
                     None => format.map_or(Ok(None), |format| self.constraint(format))?,
                 };
                 request.observers = self.observers.as_ref().map_or_else(Vec::new, |observers| observers());
-                if let Some(audit) = self.audit.as_ref().filter(|_| is_evidence && place == 0) {
+                if let Some(audit) = &self.audit {
+                    let is_seeded = body.get("seed").is_some();
                     // The parameters have been checked.
-                    audit.attach(&mut request, self.language.vocab()).map_err(ApiError::from)?;
+                    audit.attach(&mut request, self.language.vocab(), is_seeded, place).map_err(ApiError::from)?;
                 }
                 requests.push(request);
             }
@@ -355,8 +354,7 @@ impl Composer {
     fn constraint(&self, format: &Value) -> Result<Option<Box<dyn Constraint>>, ApiError> {
         let bad = |message: String| ApiError::field("response_format", message);
         let extra = |known: &[&str], value: &Value| {
-            let keys = value.as_object().into_iter().flat_map(|map| map.keys());
-            keys.map(String::as_str).find(|key| !known.contains(key)).map(|key| {
+            unknown_key(value, known).map(|key| {
                 bad(format!("response_format: {} is not supported", shown(&key.into()))).with_code("unsupported_field")
             })
         };
@@ -398,6 +396,12 @@ fn render(language: &dyn Language, conversation: &Conversation<'_>) -> Result<St
     language.render(conversation).unwrap_or_else(without)
 }
 
+/// The first key of an object that is none of `known`.
+fn unknown_key<'a>(value: &'a Value, known: &[&str]) -> Option<&'a str> {
+    let mut keys = value.as_object()?.keys().map(String::as_str);
+    keys.find(|key| !known.contains(key))
+}
+
 /// A message whose content is a text: parts are joined, and parts that are no text are refused.
 fn plain_message(at: usize, message: &Value) -> Result<Value, ApiError> {
     let path = |name: &str| format!("messages[{at}].{name}");
@@ -405,12 +409,12 @@ fn plain_message(at: usize, message: &Value) -> Result<Value, ApiError> {
     let Value::Object(fields) = message else {
         return Err(ApiError::field(format!("messages[{at}]"), format!("messages[{at}]: an object is expected")));
     };
-    if let Some(name) = fields
-        .keys()
-        .find(|name| !["role", "content", "name", "refusal", "tool_calls", "tool_call_id"].contains(&name.as_str()))
-    {
+    let unsupported = |name: &str| {
         let name: String = name.chars().take(80).collect();
-        return Err(bad(&name, "this field is not supported").with_code("unsupported_field"));
+        bad(&name, "this field is not supported").with_code("unsupported_field")
+    };
+    if let Some(name) = unknown_key(message, &["role", "content", "name", "refusal", "tool_calls", "tool_call_id"]) {
+        return Err(unsupported(name));
     }
     let role = fields.get("role").and_then(Value::as_str).ok_or_else(|| bad("role", "a text is expected"))?;
     if !ROLES.contains(&role) {
@@ -418,7 +422,7 @@ fn plain_message(at: usize, message: &Value) -> Result<Value, ApiError> {
         return Err(bad("role", &what).with_code("unsupported_value"));
     }
     if fields.get("refusal").is_some_and(|refusal| !refusal.is_null()) {
-        return Err(bad("refusal", "this field is not supported").with_code("unsupported_field"));
+        return Err(unsupported("refusal"));
     }
     let calls = fields.get("tool_calls").filter(|calls| !calls.is_null());
     if calls.is_some() && role != "assistant" {
@@ -431,16 +435,6 @@ fn plain_message(at: usize, message: &Value) -> Result<Value, ApiError> {
     let content = match fields.get("content") {
         Some(Value::String(text)) => text.clone(),
         Some(Value::Array(parts)) => {
-            let unknown = |part: &Value| {
-                let keys = part.as_object().into_iter().flat_map(|fields| fields.keys());
-                keys.map(String::as_str).find(|&name| name != "type" && name != "text").map(str::to_owned)
-            };
-            if let Some(name) =
-                parts.iter().find_map(unknown).filter(|_| parts.iter().all(|part| part["type"] == "text"))
-            {
-                let name: String = format!("content.{name}").chars().take(80).collect();
-                return Err(bad(&name, "this field is not supported").with_code("unsupported_field"));
-            }
             let text = |part: &Value| match (
                 part.get("type").and_then(Value::as_str),
                 part.get("text").and_then(Value::as_str),
@@ -448,7 +442,11 @@ fn plain_message(at: usize, message: &Value) -> Result<Value, ApiError> {
                 (Some("text"), Some(text)) => Ok(text.to_owned()),
                 _ => Err(bad("content", "parts of type text are supported, no others").with_code("unsupported_value")),
             };
-            parts.iter().map(text).collect::<Result<Vec<_>, _>>()?.concat()
+            let texts = parts.iter().map(text).collect::<Result<Vec<_>, _>>()?;
+            if let Some(name) = parts.iter().find_map(|part| unknown_key(part, &["type", "text"])) {
+                return Err(unsupported(&format!("content.{name}")));
+            }
+            texts.concat()
         }
         None | Some(Value::Null) if calls.is_some() => String::new(),
         _ => return Err(bad("content", "a text is expected")),

@@ -196,7 +196,8 @@ async fn body_of(app: &App, request: Request) -> Result<Vec<u8>, ApiError> {
 async fn apart<T: Send + 'static>(work: impl FnOnce() -> Result<T, ApiError> + Send + 'static) -> Result<T, ApiError> {
     /// Bodies and grammars take many times their bytes while they are read.
     static PLACES: Semaphore = Semaphore::const_new(4);
-    let place = PLACES.acquire().await.expect("it is never closed");
+    // An error would mean that it was closed, which nobody can do to a static of this function.
+    let place = PLACES.acquire().await.expect("nobody closes it");
     let work = move || {
         // Held by the work, which goes on when its client has left.
         let _place = place;

@@ -1,6 +1,6 @@
+use alloc::collections::BTreeMap;
 use alloc::vec;
 use alloc::vec::Vec;
-use core::mem;
 use core::time::Duration;
 
 use super::{Company, Round};
@@ -253,26 +253,25 @@ impl Curve {
     /// Of two times that contradict each other, since the longer pass took less, the later one counts: the earlier was disturbed, or is out
     /// of date.
     fn sum_up(&mut self) {
-        let mut rising = mem::take(&mut self.rising);
-        rising.clear();
-        rising.resize(self.times.len(), f64::NAN);
+        let mut known = BTreeMap::new();
         for &rows in &self.entered {
             let time = self.times[rows].value;
-            rising[rows] = time;
-            // What is not known is neither more nor less.
-            rising[..rows].iter_mut().filter(|shorter| **shorter > time).for_each(|shorter| *shorter = time);
-            rising[rows..].iter_mut().filter(|longer| **longer < time).for_each(|longer| *longer = time);
+            // They rise already, so that those which contradict it are its neighbours.
+            let shorter = known.range_mut(..rows).rev().map(|(_, shorter)| shorter);
+            shorter.take_while(|shorter| **shorter > time).for_each(|shorter| *shorter = time);
+            let longer = known.range_mut(rows..).map(|(_, longer)| longer);
+            longer.take_while(|longer| **longer < time).for_each(|longer| *longer = time);
+            known.insert(rows, time);
         }
-        let mut below = None;
-        for rows in 0..rising.len() {
-            if rising[rows].is_nan() {
-                let above = (rows + 1..rising.len()).find(|&above| self.times[above].known);
-                rising[rows] = between(rows, below, above.map(|above| (above, rising[above])));
-            } else {
-                below = Some((rows, rising[rows]));
+        let (mut below, mut above) = (None, known.into_iter().peekable());
+        self.rising.clear();
+        self.rising.extend((0..self.times.len()).map(|rows| match above.next_if(|&(next, _)| next == rows) {
+            Some(here) => {
+                below = Some(here);
+                here.1
             }
-        }
-        self.rising = rising;
+            None => between(rows, below, above.peek().copied()),
+        }));
     }
 
     /// The longest pass that was measured.
@@ -316,5 +315,32 @@ fn between(rows: usize, below: Option<(usize, f64)>, above: Option<(usize, f64)>
         }
         (Some((near, time)), None) | (None, Some((near, time))) => time * shape(rows) / shape(near),
         (None, None) => shape(rows),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_latest_times_hold_and_move_those_that_contradict_them() {
+        let (mut curve, mut state) = (Curve::new(9), 7_u64);
+        for _ in 0..3000 {
+            state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+            let (rows, time) = (1 + (state >> 33) as usize % 40, 1 + (state >> 43) % 90);
+            curve.enter(rows, Duration::from_millis(time));
+            // One after the other, in the order of their coming, each moves what it contradicts.
+            let mut expected = vec![None; curve.times.len()];
+            for &rows in &curve.entered {
+                let time = curve.times[rows].value;
+                expected[rows] = Some(time);
+                expected[..rows].iter_mut().flatten().for_each(|shorter| *shorter = time.min(*shorter));
+                expected[rows..].iter_mut().flatten().for_each(|longer| *longer = time.max(*longer));
+            }
+            let found: Vec<Option<f64>> =
+                expected.iter().enumerate().map(|(rows, time)| time.map(|_| curve.at(rows))).collect();
+            assert_eq!(found, expected);
+            assert!(found.iter().flatten().is_sorted(), "{found:?}");
+        }
     }
 }

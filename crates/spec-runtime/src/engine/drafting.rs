@@ -41,8 +41,9 @@ impl Engine {
     ) -> Vec<Result<Draft, RuntimeError>> {
         let others = generations.len().saturating_sub(1);
         let company = Company { rows: others, reading, tokens: others as f64 };
-        let wanted =
-            |generation: &mut &mut Generation| guarded(share, "the drafter", || self.wanted(generation, rows, company));
+        let wanted = |generation: &mut &mut Generation| {
+            guarded(share.catches, "the drafter", || self.wanted(generation, rows, company))
+        };
         let mut drafts: Vec<_> = generations.iter_mut().map(wanted).collect();
         let wants: Vec<usize> = drafts.iter().map(|draft| draft.as_ref().map_or(0, |draft| draft.budget)).collect();
         let mut budgets = fair(&wants, rows);
@@ -59,7 +60,7 @@ impl Engine {
             // What a constraint has foreseen took no time of a drafter, and belongs here all the same.
             draft.begun = begun;
         }
-        let preparation = match guarded(share, "the drafter", || self.prepare(&budgets)) {
+        let preparation = match guarded(share.catches, "the drafter", || self.prepare(&budgets)) {
             Ok(preparation) => preparation,
             Err(error) => return fail(drafts, &budgets, error),
         };
@@ -143,7 +144,7 @@ impl Engine {
         if contexts.is_empty() {
             return Vec::new();
         }
-        match guarded(share, "the drafter", || Ok(drafter.draft_all(&mut contexts))) {
+        match guarded(share.catches, "the drafter", || Ok(drafter.draft_all(&mut contexts))) {
             Ok(drafted) => drafted,
             Err(error) if contexts.len() == 1 => vec![Err(error)],
             Err(_) => {

@@ -235,12 +235,11 @@ impl Engine {
 
     /// The same; with `catches` a drafter or an observer that panics meanwhile harms nobody.
     pub(crate) fn finish_for(&mut self, mut generation: Generation, catches: bool) -> Completion {
-        let share = RowShare { most: 0, beside: 0, catches };
-        let forgotten = round::guarded(&share, "the drafter", || {
+        let forgotten = round::guarded(catches, "the drafter", || {
             self.drafter.iter_mut().for_each(|drafter| drafter.forget(generation.id));
             Ok(())
         });
-        let concluded = round::guarded(&share, "an observer of rounds", || {
+        let concluded = round::guarded(catches, "an observer of rounds", || {
             generation.conclude();
             Ok(())
         });

@@ -101,7 +101,7 @@ impl Engine {
             return Some(Ok(false));
         }
         if generation.request.cancel.is_cancelled() {
-            let stopped = guarded(share, "the receiver of tokens", || {
+            let stopped = guarded(share.catches, "the receiver of tokens", || {
                 generation.stop(FinishReason::Cancelled, *sink);
                 Ok(false)
             });
@@ -220,7 +220,7 @@ impl Engine {
             part.first = batch.rows.len();
             push_rows(&mut batch, turns[part.turn].generation, part)?;
         }
-        let passed = guarded(share, "a pass of the target", || {
+        let passed = guarded(share.catches, "a pass of the target", || {
             self.put_target_behind_drafter()?;
             let pass = self.target.submit(&*self.stream, &batch)?;
             for part in parts.iter() {
@@ -263,7 +263,7 @@ impl Engine {
         }
         let tree = &part.draft.tree;
         let drafts = self.drafter.is_some() && generation.request.draft_with != DraftWith::Nothing;
-        let judged = guarded(share, "judging or receiving tokens", || {
+        let judged = guarded(share.catches, "judging or receiving tokens", || {
             let verdicts = (generation.verdicts && !is_first).then(|| self.text.vocab());
             let rows = collect(&*passed.rows, part.first + part.read - 1, 1 + tree.len(), verdicts)?;
             let judged = generation.judge(&*self.text, tree, &rows, *sink)?;
@@ -287,7 +287,7 @@ impl Engine {
         debug_assert_eq!(generation.kv_len(), part.base + emitted, "KV length is committed - 1");
         if let Some(drafter) = self.drafter.as_mut().filter(|_| drafts && !generation.finished) {
             let accepted = if part.draft.forced { 0 } else { accepted };
-            guarded(share, "the drafter", || drafter.observe(generation.id, &generation.tokens, accepted))?;
+            guarded(share.catches, "the drafter", || drafter.observe(generation.id, &generation.tokens, accepted))?;
         }
         self.count(generation, part, passed, total, (sampled, *last), (accepted, emitted));
         self.report(generation, part, passed, (&judged, &rows), (total, *last, sampled), share)?;
@@ -342,7 +342,7 @@ impl Engine {
             },
         };
         let observers = &mut generation.request.observers;
-        guarded(share, "an observer of rounds", || {
+        guarded(share.catches, "an observer of rounds", || {
             observers.iter_mut().for_each(|observer| observer.round(&report));
             Ok(())
         })
@@ -427,11 +427,11 @@ fn push_rows(batch: &mut Batch, generation: &Generation, part: &Part) -> Result<
 
 /// Runs code that may be the caller's. What it leaves half done belongs to a generation that ends.
 pub(super) fn guarded<T>(
-    share: &RowShare,
+    catches: bool,
     during: &'static str,
     work: impl FnOnce() -> Result<T, RuntimeError>,
 ) -> Result<T, RuntimeError> {
-    if !share.catches {
+    if !catches {
         return work();
     }
     catch_unwind(AssertUnwindSafe(work)).unwrap_or_else(|panic| {

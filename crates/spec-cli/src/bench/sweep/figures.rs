@@ -184,10 +184,7 @@ impl<'a> View<'a> {
 
     /// Sum of `over` by sum of `under`.
     fn share(&self, over: impl Fn(usize) -> f64, under: impl Fn(usize) -> f64) -> Interval {
-        self.interval(|cases| {
-            let (over, under) = cases.fold((0.0, 0.0), |(a, b), case| (a + over(case), b + under(case)));
-            if under > 0.0 { over / under } else { 0.0 }
-        })
+        self.interval(|cases| quotient(cases.map(|case| (over(case), under(case)))))
     }
 
     fn rate(&self, answers: &[&Judged]) -> Interval {
@@ -196,19 +193,14 @@ impl<'a> View<'a> {
     }
 
     fn logprob(&self, answers: &[&Judged]) -> Interval {
-        self.share(|case| answers[case].logprob, |case| answers[case].answer.tokens.len() as f64)
+        self.interval(|cases| per_token(cases.map(|case| answers[case])))
     }
 
     /// Mean log-probability less that of the plain answers to the same prompts: what prompts differ by is not in its interval.
     fn logprob_gain(&self, answers: &[&Judged]) -> Interval {
         self.interval(|cases| {
-            let add =
-                |sum: (f64, f64), judged: &Judged| (sum.0 + judged.logprob, sum.1 + judged.answer.tokens.len() as f64);
-            let nothing = ((0.0, 0.0), (0.0, 0.0));
-            let (own, plain) = cases
-                .fold(nothing, |(own, plain), case| (add(own, answers[case]), add(plain, &self.cases[case].plain)));
-            let mean = |(sum, tokens): (f64, f64)| if tokens > 0.0 { sum / tokens } else { 0.0 };
-            mean(own) - mean(plain)
+            let (own, plain): (Vec<_>, Vec<_>) = cases.map(|case| (answers[case], &self.cases[case].plain)).unzip();
+            per_token(own.into_iter()) - per_token(plain.into_iter())
         })
     }
 
@@ -275,6 +267,17 @@ impl<'a> View<'a> {
             edit_similarity: self.share(|case| edits[case], |_| 1.0),
         }
     }
+}
+
+/// Sum of the first by sum of the second, 0 where there is none of the second.
+fn quotient(pairs: impl Iterator<Item = (f64, f64)>) -> f64 {
+    let (over, under) = pairs.fold((0.0, 0.0), |sum, pair| (sum.0 + pair.0, sum.1 + pair.1));
+    if under > 0.0 { over / under } else { 0.0 }
+}
+
+/// Mean log-probability of all tokens of the answers.
+fn per_token<'a>(answers: impl Iterator<Item = &'a Judged>) -> f64 {
+    quotient(answers.map(|judged| (judged.logprob, judged.answer.tokens.len() as f64)))
 }
 
 /// An answer's speed over the plain one's: the median of its repeats, in each of which both ran.
