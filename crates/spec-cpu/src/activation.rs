@@ -38,28 +38,41 @@ struct Tiles {
     rows: usize,
     /// Rows of a whole tile.
     whole: usize,
+    /// Rows in whole tiles. Where more than [`ROW_TILE`] may be filled up to a whole one, the last of these is not full.
+    whole_end: usize,
 }
 
 impl Tiles {
+    fn new(rows: usize, isa: Isa) -> Self {
+        let whole = isa.row_tile();
+        let left = rows % whole;
+        let fills = isa.fills_tiles() && left > ROW_TILE;
+        Self { rows, whole, whole_end: rows - left + if fills { whole } else { 0 } }
+    }
+
+    /// Rows, and those that fill the last whole tile.
+    fn stored(self) -> usize {
+        self.rows.max(self.whole_end)
+    }
+
     fn count(self) -> usize {
-        self.rows / self.whole + (self.rows % self.whole).div_ceil(ROW_TILE)
+        self.whole_end / self.whole + self.rows.saturating_sub(self.whole_end).div_ceil(ROW_TILE)
     }
 
     /// First row and number of rows of the tile that holds `row`.
     #[inline(always)]
     fn of_row(self, row: usize) -> (usize, usize) {
-        let whole_end = self.rows - self.rows % self.whole;
-        if row < whole_end {
+        if row < self.whole_end {
             (row - row % self.whole, self.whole)
         } else {
-            let first = row - (row - whole_end) % ROW_TILE;
+            let first = row - (row - self.whole_end) % ROW_TILE;
             (first, ROW_TILE.min(self.rows - first))
         }
     }
 
     /// First row and number of rows of tile `index`.
     fn get(self, index: usize) -> (usize, usize) {
-        let whole = self.rows / self.whole;
+        let whole = self.whole_end / self.whole;
         self.of_row(index.min(whole) * self.whole + index.saturating_sub(whole) * ROW_TILE)
     }
 }
@@ -69,6 +82,25 @@ impl Tiles {
 #[repr(C, align(32))]
 pub(crate) struct Codes(pub(crate) [i8; 32]);
 
+/// A cache line of them: tiles are loaded by lines.
+#[derive(Clone, Copy, Debug)]
+#[repr(C, align(64))]
+struct CodeLine([Codes; 2]);
+
+impl CodeLine {
+    const ZERO: Self = Self([Codes([0; 32]); 2]);
+
+    fn flatten(lines: &[Self]) -> &[Codes] {
+        // SAFETY: a line is two items and nothing else.
+        unsafe { std::slice::from_raw_parts(lines.as_ptr().cast(), 2 * lines.len()) }
+    }
+
+    fn flatten_mut(lines: &mut [Self]) -> &mut [Codes] {
+        // SAFETY: a line is two items and nothing else.
+        unsafe { std::slice::from_raw_parts_mut(lines.as_mut_ptr().cast(), 2 * lines.len()) }
+    }
+}
+
 /// Rows of activations, quantised row by row: no row's bytes depend on another row.
 ///
 /// Values are rounded to the nearest of -127..=127 times the block's scale. A block with a NaN or an infinity gets the scale NaN, so that the
@@ -76,7 +108,7 @@ pub(crate) struct Codes(pub(crate) [i8; 32]);
 /// row.
 ///
 /// Rows lie in tiles, as many rows as the kernels of the instruction set take at a time, interleaved block by block, so that a
-/// kernel reads one forward stream.
+/// kernel reads one forward stream; the codes of Block256 by 64 inputs, which are a row of AMX.
 #[derive(Debug)]
 pub struct QuantizedRows {
     form: ActivationForm,
@@ -85,7 +117,7 @@ pub struct QuantizedRows {
     /// Float form only.
     floats: Vec<f32>,
     /// Per 32 inputs.
-    codes: Vec<Codes>,
+    codes: Vec<CodeLine>,
     /// Per block.
     scales: Vec<f32>,
     /// Block32: scale times sum.
@@ -98,10 +130,12 @@ pub struct QuantizedRows {
 
 /// The part of [`QuantizedRows`] that holds one tile of rows.
 ///
-/// All slices are ordered by block (of the size that their field in [`QuantizedRows`] names), then by row.
+/// All slices are ordered by block (of the size that their field in [`QuantizedRows`] names; codes of Block256 by 64 inputs), then by row.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Tile<'a> {
     pub(crate) rows: usize,
+    /// Rows that are asked for; the others fill the tile up, and what is computed of them means nothing.
+    pub(crate) used: usize,
     /// Blocks of the form's size (inputs, for `Float`).
     pub(crate) blocks: usize,
     pub(crate) floats: &'a [f32],
@@ -154,7 +188,7 @@ impl QuantizedRows {
         Ok(Self {
             form,
             inputs,
-            tiles: Tiles { rows: 0, whole: ROW_TILE },
+            tiles: Tiles { rows: 0, whole: ROW_TILE, whole_end: 0 },
             floats: Vec::new(),
             codes: Vec::new(),
             scales: Vec::new(),
@@ -265,10 +299,10 @@ impl QuantizedRows {
 
     fn fill(&mut self, isa: Isa, pool: &Pool, rows: usize, source: Source<'_>) {
         let (inputs, blocks, entries) = (self.inputs, self.inputs / self.form.block(), self.form.entries());
-        let total = rows * blocks;
-        self.tiles = Tiles { rows, whole: isa.row_tile() };
+        self.tiles = Tiles::new(rows, isa);
+        let total = self.tiles.stored() * blocks;
         self.floats.resize(total * entries.floats, 0.0);
-        self.codes.resize(total * entries.codes, Codes([0; 32]));
+        self.codes.resize((total * entries.codes).div_ceil(2), CodeLine::ZERO);
         self.scales.resize(total * entries.scales, 0.0);
         self.scaled_sums.resize(total * entries.scaled_sums, 0.0);
         self.starts.resize(total * entries.starts, 0);
@@ -278,7 +312,7 @@ impl QuantizedRows {
             blocks,
             tiles: self.tiles,
             floats: SharedSlice::new(&mut self.floats),
-            codes: SharedSlice::new(&mut self.codes),
+            codes: SharedSlice::new(CodeLine::flatten_mut(&mut self.codes)),
             scales: SharedSlice::new(&mut self.scales),
             scaled_sums: SharedSlice::new(&mut self.scaled_sums),
             starts: SharedSlice::new(&mut self.starts),
@@ -320,9 +354,10 @@ impl QuantizedRows {
         }
         let tile = Tile {
             rows,
+            used: rows.min(self.tiles.rows - first),
             blocks,
             floats: part(&self.floats, first, rows, blocks * entries.floats),
-            codes: part(&self.codes, first, rows, blocks * entries.codes),
+            codes: part(CodeLine::flatten(&self.codes), first, rows, blocks * entries.codes),
             scales: part(&self.scales, first, rows, blocks * entries.scales),
             scaled_sums: part(&self.scaled_sums, first, rows, blocks * entries.scaled_sums),
             starts: part(&self.starts, first, rows, blocks * entries.starts),
@@ -369,6 +404,12 @@ impl RowEntries {
     pub(crate) fn index(self, entry: usize, per_block: usize) -> usize {
         self.before * per_block + entry * self.tile_rows + self.in_tile
     }
+
+    /// Index of the codes of inputs `32 * entry ..` of a row of Block256.
+    #[inline(always)]
+    pub(crate) fn codes_of_256(self, entry: usize) -> usize {
+        2 * self.index(entry / 2, 4) + entry % 2
+    }
 }
 
 #[cfg(test)]
@@ -377,17 +418,20 @@ mod tests {
 
     #[test]
     fn every_row_is_in_one_tile() {
-        for whole in [ROW_TILE, MAX_ROW_TILE] {
+        for isa in Isa::available() {
+            let whole = isa.row_tile();
             for rows in 1..70 {
-                let tiles = Tiles { rows, whole };
+                let tiles = Tiles::new(rows, isa);
                 let mut next = 0;
                 for index in 0..tiles.count() {
                     let (first, count) = tiles.get(index);
                     assert!(first == next && (count == whole || (1..=ROW_TILE).contains(&count)), "{tiles:?}: {index}");
                     (first..first + count).for_each(|row| assert_eq!(tiles.of_row(row), (first, count)));
+                    assert!(first < rows, "{tiles:?}: tile {index} has no row");
                     next = first + count;
                 }
-                assert_eq!(next, rows, "{tiles:?}");
+                assert_eq!(next, tiles.stored(), "{tiles:?}");
+                assert!((rows..rows + whole - ROW_TILE.min(whole - 1)).contains(&next), "{tiles:?}");
             }
         }
     }

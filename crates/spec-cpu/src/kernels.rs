@@ -22,6 +22,8 @@ use crate::Isa;
 use crate::activation::{MAX_ROW_TILE, Tile};
 use crate::packed::{LANES, WeightType};
 use panel::Panel;
+#[cfg(target_arch = "x86_64")]
+use panel::tiles;
 use simd::{Kernel, Plain, Vectorize};
 
 /// The sums of a tile of rows with a panel: `[row][output]`.
@@ -53,6 +55,8 @@ impl Isa {
             Self::Avx2Vnni(token) => unsafe { avx2::run_vnni(token, kernel) },
             // SAFETY: the token proves support.
             Self::Avx512Vnni(token) => unsafe { avx512::run(token, kernel) },
+            // SAFETY: the token proves support.
+            Self::Amx(token) => unsafe { avx512::run(token.vectors(), kernel) },
         }
     }
 
@@ -66,15 +70,39 @@ impl Isa {
     pub(crate) fn row_tile(self) -> usize {
         match self {
             #[cfg(target_arch = "x86_64")]
-            Self::Avx512Vnni(_) => 16,
+            Self::Avx512Vnni(_) | Self::Amx(_) => 16,
             #[cfg(target_arch = "x86_64")]
             Self::Avx2(_) | Self::Avx2Vnni(_) => 8,
             Self::Portable => PORTABLE_TILE,
         }
     }
 
+    /// Whether a tile that is half full costs no more when rows fill it up than when it is cut in two.
+    pub(crate) fn fills_tiles(self) -> bool {
+        match self {
+            #[cfg(target_arch = "x86_64")]
+            Self::Amx(_) => true,
+            _ => false,
+        }
+    }
+
+    /// Panels that kernels are given at a time at least, where there are as many.
+    fn panels_together(self) -> usize {
+        match self {
+            #[cfg(target_arch = "x86_64")]
+            Self::Amx(_) => tiles::PANELS,
+            _ => 1,
+        }
+    }
+
     /// Multiplies a tile of rows with one panel of weights; rows past the tile's are left alone.
     fn panel(self, ty: WeightType, panel: &[u8], tile: &Tile<'_>, sums: &mut Sums) {
+        #[cfg(target_arch = "x86_64")]
+        if let Self::Amx(token) = self
+            && tiles::multiply(ty, MAX_ROW_TILE)
+        {
+            return tiles::few_rows(token, ty, panel, tile, sums);
+        }
         match (tile.rows, self) {
             (1, _) => self.run(Panel::<1> { ty, panel, tile, sums }),
             (2, _) => self.run(Panel::<2> { ty, panel, tile, sums }),
@@ -91,6 +119,8 @@ impl Isa {
             #[cfg(target_arch = "x86_64")]
             // SAFETY: the token proves support.
             (16, Self::Avx512Vnni(token)) => unsafe { avx512::run(token, Panel::<16> { ty, panel, tile, sums }) },
+            #[cfg(target_arch = "x86_64")]
+            (16, Self::Amx(token)) => unsafe { avx512::run(token.vectors(), Panel::<16> { ty, panel, tile, sums }) },
             (rows, _) => unreachable!("a tile of {rows} rows"),
         }
     }

@@ -126,7 +126,7 @@ impl KvElement for i8 {
     #[inline(always)]
     unsafe fn load<S: Simd>(simd: S, at: *const Self) -> S::Floats {
         // SAFETY: the caller's contract.
-        unsafe { simd.load_signed(at) }
+        simd.to_floats(unsafe { simd.load_signed(at) })
     }
 }
 

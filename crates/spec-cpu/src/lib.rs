@@ -53,7 +53,7 @@ pub use activation::{ActivationForm, QuantizedRows};
 pub use error::CpuError;
 pub use isa::Isa;
 #[cfg(target_arch = "x86_64")]
-pub use isa::{Avx2, Avx2Vnni, Avx512Vnni};
+pub use isa::{Amx, Avx2, Avx2Vnni, Avx512Vnni};
 pub use kernels::{Product, matmul, probe, vector};
 pub use kv::KvType;
 pub use load::LoadOptions;

@@ -17,8 +17,8 @@ line counts before the environment, that before the file, the file before the
 default. --print-config shows what is in force, and why.
 
 Exit codes: 0 done, 1 failed, 2 the command line was wrong.
-SPEC_CPU_ISA chooses the kernels: avx512vnni, avx2vnni, avx2 or portable; by
-default the fastest that the processor runs.";
+SPEC_CPU_ISA chooses the kernels: amx, avx512vnni, avx2vnni, avx2 or portable;
+by default the fastest that the processor runs.";
 
 /// Below `spec generate -h`.
 pub(super) const GENERATE: &str = "\

@@ -122,23 +122,30 @@ impl<const VNNI: bool> Simd for Ymm<VNNI> {
         sums: &mut [[__m256i; R]; G],
         codes: &[(__m256i, __m256i); G],
         activations: [*const i8; G],
+        stride: usize,
         wide: bool,
     ) {
         for ((sums, &codes), activations) in sums.iter_mut().zip(codes).zip(activations) {
             // SAFETY: the token proves support, the caller that the activations are there.
             unsafe {
                 if VNNI {
-                    dot_products(sums, codes, activations);
+                    dot_products(sums, codes, activations, stride);
                 } else if wide {
                     // Two products of eight bits do not fit the 16-bit sums: nibbles apart.
                     let ((low0, high0), (low1, high1)) = (self.nibbles(codes.0), self.nibbles(codes.1));
-                    pair_products(sums, (low0, low1), activations, 1);
-                    pair_products(sums, (high0, high1), activations, 16);
+                    pair_products(sums, (low0, low1), activations, stride, 1);
+                    pair_products(sums, (high0, high1), activations, stride, 16);
                 } else {
-                    pair_products(sums, codes, activations, 1);
+                    pair_products(sums, codes, activations, stride, 1);
                 }
             }
         }
+    }
+
+    #[inline(always)]
+    fn mul_add_ints(self, a: __m256i, b: __m256i, c: __m256i) -> __m256i {
+        // SAFETY: the token proves support.
+        unsafe { _mm256_add_epi32(_mm256_mullo_epi32(a, b), c) }
     }
 
     #[inline(always)]
@@ -257,15 +264,15 @@ impl<const VNNI: bool> Simd for Ymm<VNNI> {
     }
 
     #[inline(always)]
-    unsafe fn load_unsigned(self, at: *const u8) -> __m256 {
+    unsafe fn load_unsigned(self, at: *const u8) -> __m256i {
         // SAFETY: as above.
-        unsafe { _mm256_cvtepi32_ps(_mm256_cvtepu8_epi32(_mm_loadl_epi64(at.cast()))) }
+        unsafe { _mm256_cvtepu8_epi32(_mm_loadl_epi64(at.cast())) }
     }
 
     #[inline(always)]
-    unsafe fn load_signed(self, at: *const i8) -> __m256 {
+    unsafe fn load_signed(self, at: *const i8) -> __m256i {
         // SAFETY: as above.
-        unsafe { _mm256_cvtepi32_ps(_mm256_cvtepi8_epi32(_mm_loadl_epi64(at.cast()))) }
+        unsafe { _mm256_cvtepi8_epi32(_mm_loadl_epi64(at.cast())) }
     }
 
     #[inline(always)]
@@ -299,13 +306,18 @@ unsafe fn broadcast(at: *const i8) -> __m256i {
 /// Adds the products of eight codes with the activations of each row.
 ///
 /// # Safety
-/// The processor has AVX-VNNI; eight activations are readable at `activations + 32 * r` for every row.
+/// The processor has AVX-VNNI; eight activations are readable at `activations + stride * r` for every row.
 #[inline(always)]
-unsafe fn dot_products<const R: usize>(sums: &mut [__m256i; R], codes: (__m256i, __m256i), activations: *const i8) {
+unsafe fn dot_products<const R: usize>(
+    sums: &mut [__m256i; R],
+    codes: (__m256i, __m256i),
+    activations: *const i8,
+    stride: usize,
+) {
     for (codes, at) in [(codes.0, 0), (codes.1, 4)] {
         for (row, sum) in sums.iter_mut().enumerate() {
             // SAFETY: the caller's contract.
-            *sum = unsafe { _mm256_dpbusd_avx_epi32(*sum, codes, broadcast(activations.add(32 * row + at))) };
+            *sum = unsafe { _mm256_dpbusd_avx_epi32(*sum, codes, broadcast(activations.add(stride * row + at))) };
         }
     }
 }
@@ -314,18 +326,19 @@ unsafe fn dot_products<const R: usize>(sums: &mut [__m256i; R], codes: (__m256i,
 /// -127 stay within 16 bits.
 ///
 /// # Safety
-/// The processor has AVX2; eight activations are readable at `activations + 32 * r` for every row.
+/// The processor has AVX2; eight activations are readable at `activations + stride * r` for every row.
 #[inline(always)]
 unsafe fn pair_products<const R: usize>(
     sums: &mut [__m256i; R],
     codes: (__m256i, __m256i),
     activations: *const i8,
+    stride: usize,
     factor: i16,
 ) {
     for (row, sum) in sums.iter_mut().enumerate() {
         // SAFETY: the caller's contract.
         unsafe {
-            let activations = activations.add(32 * row);
+            let activations = activations.add(stride * row);
             let first = _mm256_maddubs_epi16(codes.0, broadcast(activations));
             let second = _mm256_maddubs_epi16(codes.1, broadcast(activations.add(4)));
             let products = _mm256_madd_epi16(_mm256_add_epi16(first, second), _mm256_set1_epi16(factor));

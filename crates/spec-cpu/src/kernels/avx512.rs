@@ -5,20 +5,34 @@ use std::arch::x86_64::*;
 use half::f16;
 
 use super::simd::{Kernel, ROUNDING, Simd};
-use crate::Avx512Vnni;
+use crate::{Amx, Avx512Vnni};
 
 /// Runs `kernel` compiled for this instruction set.
 #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx512vnni")]
-pub(super) fn run<K: Kernel>(_: Avx512Vnni, kernel: K) -> K::Output {
-    kernel.run(Zmm(()))
+pub(super) fn run<K: Kernel>(token: Avx512Vnni, kernel: K) -> K::Output {
+    kernel.run(Zmm::<false>::new(token))
 }
 
-/// Made only by the entry above, whose token proves that the instructions are there.
-#[derive(Clone, Copy)]
-struct Zmm(());
+/// The same, with the sums of super-blocks as tiles form them.
+#[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx512vnni")]
+pub(super) fn run_exact<K: Kernel>(token: Amx, kernel: K) -> K::Output {
+    kernel.run(Zmm::<true>::new(token.vectors()))
+}
 
-impl Simd for Zmm {
+/// Made with a token, which proves that the instructions are there.
+#[derive(Clone, Copy)]
+pub(super) struct Zmm<const EXACT: bool>(());
+
+impl<const EXACT: bool> Zmm<EXACT> {
+    #[inline(always)]
+    pub(super) fn new(_: Avx512Vnni) -> Self {
+        Self(())
+    }
+}
+
+impl<const EXACT: bool> Simd for Zmm<EXACT> {
     const WIDTH: usize = 16;
+    const EXACT: bool = EXACT;
     const REGISTERS: usize = 32;
     type Bytes = __m512i;
     type Ints = __m512i;
@@ -115,6 +129,7 @@ impl Simd for Zmm {
         sums: &mut [[__m512i; R]; G],
         codes: &[(__m512i, __m512i); G],
         activations: [*const i8; G],
+        stride: usize,
         _: bool,
     ) {
         for second in [false, true] {
@@ -123,12 +138,18 @@ impl Simd for Zmm {
                 for (row, sum) in sums.iter_mut().enumerate() {
                     // SAFETY: the token proves support, the caller that the activations are there.
                     unsafe {
-                        let four = activations.add(32 * row + at).cast::<i32>().read_unaligned();
+                        let four = activations.add(stride * row + at).cast::<i32>().read_unaligned();
                         *sum = _mm512_dpbusd_epi32(*sum, codes, _mm512_set1_epi32(four));
                     }
                 }
             }
         }
+    }
+
+    #[inline(always)]
+    fn mul_add_ints(self, a: __m512i, b: __m512i, c: __m512i) -> __m512i {
+        // SAFETY: the token proves support.
+        unsafe { _mm512_add_epi32(_mm512_mullo_epi32(a, b), c) }
     }
 
     #[inline(always)]
@@ -235,15 +256,15 @@ impl Simd for Zmm {
     }
 
     #[inline(always)]
-    unsafe fn load_unsigned(self, at: *const u8) -> __m512 {
+    unsafe fn load_unsigned(self, at: *const u8) -> __m512i {
         // SAFETY: as above.
-        unsafe { _mm512_cvtepi32_ps(_mm512_cvtepu8_epi32(_mm_loadu_si128(at.cast()))) }
+        unsafe { _mm512_cvtepu8_epi32(_mm_loadu_si128(at.cast())) }
     }
 
     #[inline(always)]
-    unsafe fn load_signed(self, at: *const i8) -> __m512 {
+    unsafe fn load_signed(self, at: *const i8) -> __m512i {
         // SAFETY: as above.
-        unsafe { _mm512_cvtepi32_ps(_mm512_cvtepi8_epi32(_mm_loadu_si128(at.cast()))) }
+        unsafe { _mm512_cvtepi8_epi32(_mm_loadu_si128(at.cast())) }
     }
 
     #[inline(always)]

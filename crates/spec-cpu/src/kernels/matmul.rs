@@ -1,5 +1,11 @@
 //! Products of activation rows with packed matrices, several in one parallel region.
 
+use std::ops::Range;
+
+#[cfg(target_arch = "x86_64")]
+use super::panel::tiles;
+#[cfg(target_arch = "x86_64")]
+use crate::Amx;
 use crate::activation::MAX_ROW_TILE;
 use crate::packed::LANES;
 use crate::{CpuError, Isa, PackedMatrix, Pool, QuantizedRows, SharedSlice};
@@ -98,7 +104,7 @@ pub fn matmul(isa: Isa, pool: &Pool, products: &mut [Product<'_>]) -> Result<(),
         .iter_mut()
         .map(|product| {
             let weights = product.weights;
-            let panels_per_task = (task_bytes / weights.panel_bytes()).max(1);
+            let panels_per_task = isa.panels_together().max(task_bytes / weights.panel_bytes());
             let first_task = tasks;
             tasks += weights.panels().div_ceil(panels_per_task);
             work += weights.packed_bytes() * product.activations.tiles();
@@ -142,17 +148,60 @@ struct Part<'a> {
 impl Part<'_> {
     fn run(&self, isa: Isa, task: usize) {
         let first = (task - self.first_task) * self.panels_per_task;
-        let last = self.weights.panels().min(first + self.panels_per_task);
+        let panels = first..self.weights.panels().min(first + self.panels_per_task);
         let mut sums = [[0.0; LANES]; MAX_ROW_TILE];
-        for index in 0..self.activations.tiles() {
-            let (first_row, tile) = self.activations.tile(index);
-            for panel in first..last {
-                let weights = self.weights.panel(panel);
-                isa.panel(self.weights.weight_type(), weights, &tile, &mut sums);
-                for (row, sums) in sums[..tile.rows].iter().enumerate() {
-                    self.store(first_row + row, panel * LANES, sums);
+        let mut index = 0;
+        while index < self.activations.tiles() {
+            #[cfg(target_arch = "x86_64")]
+            if let Isa::Amx(token) = isa {
+                let multiplied = self.run_tiles(token, index, &panels);
+                if multiplied > 0 {
+                    index += multiplied;
+                    continue;
                 }
             }
+            let (first_row, tile) = self.activations.tile(index);
+            for panel in panels.clone() {
+                let weights = self.weights.panel(panel);
+                isa.panel(self.weights.weight_type(), weights, &tile, &mut sums);
+                self.store_rows(first_row, panel, &sums[..tile.used]);
+            }
+            index += 1;
+        }
+    }
+
+    /// Multiplies tile `index` with the panels by tiles of AMX, and the next ones of as many rows with it; returns how many, or zero where
+    /// vectors are to do it.
+    #[cfg(target_arch = "x86_64")]
+    fn run_tiles(&self, token: Amx, index: usize, panels: &Range<usize>) -> usize {
+        let ty = self.weights.weight_type();
+        let (first_row, tile) = self.activations.tile(index);
+        if !tiles::multiply(ty, tile.used) {
+            return 0;
+        }
+        let mut together = [tile; tiles::TOGETHER];
+        let mut count = 1;
+        while count < tiles::TOGETHER && index + count < self.activations.tiles() {
+            let next = self.activations.tile(index + count).1;
+            if next.rows != tile.rows {
+                break;
+            }
+            together[count] = next;
+            count += 1;
+        }
+        let together = &together[..count];
+        let unit = tiles::Unit::new(token, if count == 1 { tile.used } else { tile.rows });
+        unit.multiply(self.weights, panels.clone(), together, |panel, sums| {
+            for (number, (tile, sums)) in together.iter().zip(sums).enumerate() {
+                self.store_rows(first_row + number * tile.rows, panel, &sums[..tile.used]);
+            }
+        });
+        count
+    }
+
+    fn store_rows(&self, first_row: usize, panel: usize, sums: &[[f32; LANES]]) {
+        for (row, sums) in sums.iter().enumerate() {
+            self.store(first_row + row, panel * LANES, sums);
         }
     }
 

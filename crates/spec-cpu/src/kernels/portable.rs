@@ -104,16 +104,22 @@ impl Simd for Arrays {
         sums: &mut [[Ints; R]; G],
         codes: &[(Bytes, Bytes); G],
         activations: [*const i8; G],
+        stride: usize,
         _: bool,
     ) {
         for ((sums, codes), activations) in sums.iter_mut().zip(codes).zip(activations) {
             for (row, sums) in sums.iter_mut().enumerate() {
                 // SAFETY: the caller's contract.
-                let eight = unsafe { activations.add(32 * row).cast::<[[i8; 4]; 2]>().read() };
+                let eight = unsafe { activations.add(stride * row).cast::<[[i8; 4]; 2]>().read() };
                 multiply_four(sums, &codes.0, eight[0]);
                 multiply_four(sums, &codes.1, eight[1]);
             }
         }
+    }
+
+    #[inline(always)]
+    fn mul_add_ints(self, a: Ints, b: Ints, c: Ints) -> Ints {
+        std::array::from_fn(|lane| a[lane].wrapping_mul(b[lane]).wrapping_add(c[lane]))
     }
 
     #[inline(always)]
@@ -212,15 +218,15 @@ impl Simd for Arrays {
     }
 
     #[inline(always)]
-    unsafe fn load_unsigned(self, at: *const u8) -> Floats {
+    unsafe fn load_unsigned(self, at: *const u8) -> Ints {
         // SAFETY: the caller's contract.
-        unsafe { at.cast::<[u8; LANES]>().read() }.map(f32::from)
+        unsafe { at.cast::<[u8; LANES]>().read() }.map(i32::from)
     }
 
     #[inline(always)]
-    unsafe fn load_signed(self, at: *const i8) -> Floats {
+    unsafe fn load_signed(self, at: *const i8) -> Ints {
         // SAFETY: the caller's contract.
-        unsafe { at.cast::<[i8; LANES]>().read() }.map(f32::from)
+        unsafe { at.cast::<[i8; LANES]>().read() }.map(i32::from)
     }
 
     #[inline(always)]

@@ -178,7 +178,7 @@ fn block256<S: Simd>(simd: S, values: &[f32; 256], entries: RowEntries, block: u
         let (codes, halves) = codes32(simd, values.first_chunk().expect("chunks of 32"), inverse);
         sums.copy_from_slice(&halves);
         // SAFETY: an entry of this row and block only, written by one task.
-        unsafe { target.codes.set(entries.index(block * 8 + sub, 8), codes) };
+        unsafe { target.codes.set(entries.codes_of_256(block * 8 + sub), codes) };
     }
     // SAFETY: as above.
     unsafe { target.scales.set(entries.index(block, 1), scale) };

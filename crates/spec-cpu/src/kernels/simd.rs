@@ -17,6 +17,9 @@ pub(crate) trait Simd: Copy {
     const WIDTH: usize;
     /// Vectors that a panel is wide.
     const PARTS: usize = LANES / Self::WIDTH;
+    /// Whether the scaled sums of a super-block's sub-blocks are added as integers, as tiles add them, rather than rounded to f32 one
+    /// after the other.
+    const EXACT: bool = false;
     /// Vector registers. Kernels choose by it how many sums they keep in flight.
     const REGISTERS: usize;
     /// Four unsigned bytes per lane: the codes of four inputs.
@@ -51,7 +54,7 @@ pub(crate) trait Simd: Copy {
     /// `value` in all lanes.
     fn ints(self, value: i32) -> Self::Ints;
     /// For `G` sub-blocks, adds to the sums of `R` rows the products of eight codes and eight signed activations, those of
-    /// row `r` being at `activations + 32 * r`. Codes are below 64, or below 256 if `wide`.
+    /// row `r` being at `activations + stride * r`. Codes are below 64, or below 256 if `wide`.
     ///
     /// # Safety
     /// The activations are readable.
@@ -60,8 +63,11 @@ pub(crate) trait Simd: Copy {
         sums: &mut [[Self::Ints; R]; G],
         codes: &[(Self::Bytes, Self::Bytes); G],
         activations: [*const i8; G],
+        stride: usize,
         wide: bool,
     );
+    /// `a * b + c`, modulo 2^32.
+    fn mul_add_ints(self, a: Self::Ints, b: Self::Ints, c: Self::Ints) -> Self::Ints;
     /// Pairs of unsigned bytes as pairs of 16 bits, the first in the lower half.
     ///
     /// # Safety
@@ -111,10 +117,10 @@ pub(crate) trait Simd: Copy {
     unsafe fn load_brain_floats(self, at: *const u16) -> Self::Floats;
     /// # Safety
     /// `WIDTH` bytes are readable at `at`.
-    unsafe fn load_unsigned(self, at: *const u8) -> Self::Floats;
+    unsafe fn load_unsigned(self, at: *const u8) -> Self::Ints;
     /// # Safety
     /// `WIDTH` bytes are readable at `at`.
-    unsafe fn load_signed(self, at: *const i8) -> Self::Floats;
+    unsafe fn load_signed(self, at: *const i8) -> Self::Ints;
     /// # Safety
     /// `WIDTH` numbers are writable at `at`.
     unsafe fn store(self, at: *mut f32, values: Self::Floats);

@@ -197,7 +197,7 @@ unsafe fn group32<S: Simd, const R: usize, const G: usize, const N: usize, B: Bl
                 *codes = B::expand(simd, codes_of(block), eight, part);
             }
             let activations = std::array::from_fn(|block| activations.add(block * R * 32 + eight * 8));
-            simd.multiply::<R, G>(&mut dots, &codes, activations, B::WIDE);
+            simd.multiply::<R, G>(&mut dots, &codes, activations, 32, B::WIDE);
         }
         for (block, dots) in dots.iter().enumerate() {
             let at = (first + block) * R;

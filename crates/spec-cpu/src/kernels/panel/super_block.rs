@@ -39,23 +39,46 @@ pub(super) trait SuperBlock {
     -> (S::Bytes, S::Bytes);
 }
 
+/// The sums of the activations of a super-block, from some row on.
+#[derive(Clone, Copy)]
+pub(super) struct ActivationSums {
+    /// Times -32: `[sixteen][rows]`.
+    of_16: *const i32,
+    /// Two of 32 inputs each: `[sixty-four][rows]`.
+    of_64: *const i32,
+    /// Rows of the tile.
+    rows: usize,
+}
+
+impl ActivationSums {
+    /// # Safety
+    /// The tile has `rows` rows, of which `row` is one, and a super-block number `block`.
+    #[inline(always)]
+    pub(super) unsafe fn new(tile: &Tile<'_>, rows: usize, block: usize, row: usize) -> Self {
+        // SAFETY: the caller's contract.
+        unsafe {
+            let of_16 = tile.starts.as_ptr().add(block * 16 * rows + row);
+            Self { of_16, of_64: tile.sums.as_ptr().add(block * 4 * rows + row), rows }
+        }
+    }
+}
+
 /// How sub-blocks are scaled, and what is subtracted.
 pub(super) trait Scales {
     /// Integer scales of a sub-block.
     ///
     /// # Safety
     /// The super-block lies at `base`, `part` is below `S::PARTS`.
-    unsafe fn factors<S: Simd>(simd: S, base: *const u8, sub: usize, part: usize) -> S::Floats;
+    unsafe fn factors<S: Simd>(simd: S, base: *const u8, sub: usize, part: usize) -> S::Ints;
 
-    /// Scales the sums over the sub-blocks, and subtracts the minima, if the type has them.
+    /// Scales the sums over the sub-blocks for `R` rows, and subtracts the minima, if the type has them.
     ///
     /// # Safety
-    /// The super-block lies at `base` and is number `block` of the tile; `part` is below `S::PARTS`.
+    /// The super-block lies at `base`, `sums` are of its first row; `part` is below `S::PARTS`.
     unsafe fn finish<S: Simd, const R: usize>(
         simd: S,
         base: *const u8,
-        tile: &Tile<'_>,
-        block: usize,
+        sums: ActivationSums,
         part: usize,
         values: &mut [S::Floats; R],
     );
@@ -73,7 +96,7 @@ pub(super) struct Minima;
 
 impl Scales for Minima {
     #[inline(always)]
-    unsafe fn factors<S: Simd>(simd: S, base: *const u8, sub: usize, part: usize) -> S::Floats {
+    unsafe fn factors<S: Simd>(simd: S, base: *const u8, sub: usize, part: usize) -> S::Ints {
         // SAFETY: the caller's contract.
         unsafe { simd.load_unsigned(base.add(q4_k::SCALES + sub * LANES + part * S::WIDTH)) }
     }
@@ -82,8 +105,7 @@ impl Scales for Minima {
     unsafe fn finish<S: Simd, const R: usize>(
         simd: S,
         base: *const u8,
-        tile: &Tile<'_>,
-        block: usize,
+        sums: ActivationSums,
         part: usize,
         values: &mut [S::Floats; R],
     ) {
@@ -92,7 +114,7 @@ impl Scales for Minima {
         // SAFETY: the caller's contract.
         unsafe {
             for pair in 0..4 {
-                let pair_sums = tile.sums.as_ptr().add((block * 4 + pair) * R);
+                let pair_sums = sums.of_64.add(pair * sums.rows);
                 let pairs = simd.load_pairs(base.add(q4_k::MINS + pair * 32 + at));
                 for (row, min) in mins.iter_mut().enumerate() {
                     *min = simd.multiply_pairs(*min, pairs, *pair_sums.add(row));
@@ -112,19 +134,18 @@ pub(super) struct NibbleMinima;
 
 impl Scales for NibbleMinima {
     #[inline(always)]
-    unsafe fn factors<S: Simd>(simd: S, base: *const u8, sub: usize, part: usize) -> S::Floats {
+    unsafe fn factors<S: Simd>(simd: S, base: *const u8, sub: usize, part: usize) -> S::Ints {
         // SAFETY: the caller's contract.
         let pairs = unsafe { simd.load_nibble_pairs(base.add(q2_k::SCALES + sub / 2 * LANES + part * S::WIDTH)) };
         // One times the sub-block's own.
-        simd.to_floats(simd.multiply_pairs(simd.ints(0), pairs, 1 << (sub % 2 * 16)))
+        simd.multiply_pairs(simd.ints(0), pairs, 1 << (sub % 2 * 16))
     }
 
     #[inline(always)]
     unsafe fn finish<S: Simd, const R: usize>(
         simd: S,
         base: *const u8,
-        tile: &Tile<'_>,
-        block: usize,
+        sums: ActivationSums,
         part: usize,
         values: &mut [S::Floats; R],
     ) {
@@ -132,11 +153,11 @@ impl Scales for NibbleMinima {
         // SAFETY: the caller's contract.
         unsafe {
             for pair in 0..8 {
-                let sums = tile.starts.as_ptr().add((block * 16 + pair * 2) * R);
+                let of_16 = sums.of_16.add(pair * 2 * sums.rows);
                 let pairs = simd.load_nibble_pairs(base.add(q2_k::MINS + pair * LANES + part * S::WIDTH));
                 for (row, min) in mins.iter_mut().enumerate() {
                     // Sixteen activations sum to no more than twelve bits: minus the sums of two sub-blocks, side by side.
-                    let (first, second) = (*sums.add(row) >> 5, *sums.add(R + row) >> 5);
+                    let (first, second) = (*of_16.add(row) >> 5, *of_16.add(sums.rows + row) >> 5);
                     *min = simd.multiply_pairs(*min, pairs, first & 0xffff | second << 16);
                 }
             }
@@ -157,7 +178,7 @@ const _: () = assert!(iq4_xs::SCALE == q6_k::SCALE && iq4_xs::SCALES == q6_k::SC
 
 impl Scales for Signed {
     #[inline(always)]
-    unsafe fn factors<S: Simd>(simd: S, base: *const u8, sub: usize, part: usize) -> S::Floats {
+    unsafe fn factors<S: Simd>(simd: S, base: *const u8, sub: usize, part: usize) -> S::Ints {
         // SAFETY: the caller's contract.
         unsafe { simd.load_signed(base.add(q6_k::SCALES + sub * LANES + part * S::WIDTH).cast()) }
     }
@@ -166,8 +187,7 @@ impl Scales for Signed {
     unsafe fn finish<S: Simd, const R: usize>(
         simd: S,
         base: *const u8,
-        _: &Tile<'_>,
-        _: usize,
+        _: ActivationSums,
         part: usize,
         values: &mut [S::Floats; R],
     ) {
@@ -350,7 +370,7 @@ pub(super) unsafe fn super_blocks<S: Simd, const R: usize, B: SuperBlock>(
                     2 => sub_blocks::<S, R, 2, B>(simd, base, tile, block, part),
                     _ => sub_blocks::<S, R, 1, B>(simd, base, tile, block, part),
                 };
-                B::Scales::finish(simd, base, tile, block, part, &mut values);
+                B::Scales::finish(simd, base, ActivationSums::new(tile, R, block, 0), part, &mut values);
                 let scales = tile.scales.as_ptr().add(block * R);
                 for (row, (total, value)) in totals.iter_mut().zip(values).enumerate() {
                     *total = simd.mul_add(value, simd.floats(*scales.add(row)), *total);
@@ -376,6 +396,7 @@ unsafe fn sub_blocks<S: Simd, const R: usize, const G: usize, B: SuperBlock>(
     let inputs = 256 / B::SUB_BLOCKS;
     let (eights, lines) = (inputs / 8, B::SUB_BLOCK.div_ceil(64));
     let mut values = [simd.floats(0.0); R];
+    let mut exact = [simd.ints(0); R];
     // SAFETY: the caller's contract.
     unsafe {
         let codes = base.add(B::CODES);
@@ -409,16 +430,28 @@ unsafe fn sub_blocks<S: Simd, const R: usize, const G: usize, B: SuperBlock>(
                 }
                 let activations = std::array::from_fn(|sub| {
                     let input = (first + sub) * inputs + eight * 8;
-                    activations.add(input / 32 * R * 32 + input % 32)
+                    activations.add(input / 64 * R * 64 + input % 64)
                 });
-                simd.multiply::<R, G>(&mut dots, &weights, activations, B::WIDE);
+                simd.multiply::<R, G>(&mut dots, &weights, activations, 64, B::WIDE);
             }
             for (sub, dots) in dots.iter().enumerate() {
                 let factors = B::Scales::factors(simd, base, first + sub, part);
-                for (value, &dot) in values.iter_mut().zip(dots) {
-                    *value = simd.mul_add(simd.to_floats(dot), factors, *value);
+                if S::EXACT {
+                    for (exact, &dot) in exact.iter_mut().zip(dots) {
+                        *exact = simd.mul_add_ints(dot, factors, *exact);
+                    }
+                } else {
+                    let factors = simd.to_floats(factors);
+                    for (value, &dot) in values.iter_mut().zip(dots) {
+                        *value = simd.mul_add(simd.to_floats(dot), factors, *value);
+                    }
                 }
             }
+        }
+    }
+    if S::EXACT {
+        for (value, exact) in values.iter_mut().zip(exact) {
+            *value = simd.to_floats(exact);
         }
     }
     values

@@ -1,0 +1,562 @@
+//! Tiles of AMX: several rows times a panel of super-blocks.
+//!
+//! A tile instruction multiplies sixteen rows of 64 activations with 64 codes of each of sixteen outputs and adds integers. Sub-blocks have
+//! scales of their own, for each 32 or 16 inputs: tiles of plain dot products would have to leave the unit that often, which takes as long
+//! as computing them. So codes are multiplied with their integer scales first, and a tile collects a whole super-block. The products
+//! take more than a byte: they lie in two planes of bytes, `low + (high << SHIFT)`, each with a tile of sums.
+//!
+//! Kernels of vectors form the same integers ([`Simd::EXACT`]), and the floats are computed from them alike.
+
+use std::arch::asm;
+use std::arch::x86_64::*;
+use std::cell::RefCell;
+use std::marker::PhantomData;
+use std::ops::Range;
+
+use super::Panel;
+use super::super_block::{ActivationSums, Q4K, Q5K, Q6K, Scales, SuperBlock};
+use crate::activation::{MAX_ROW_TILE, Tile};
+use crate::kernels::Sums;
+use crate::kernels::avx512::{Zmm, run_exact};
+use crate::kernels::simd::Simd;
+use crate::packed::{LANES, WeightType, q4_k, q6_k, super_block_bytes};
+use crate::{Amx, PackedMatrix};
+
+/// Tiles of rows that are multiplied with the same codes: as many as the unit has tiles for their sums.
+pub(in crate::kernels) const TOGETHER: usize = 2;
+
+/// Panels whose super-blocks are multiplied by turns, while the activations of a block of inputs are in the first-level cache.
+pub(in crate::kernels) const PANELS: usize = 4;
+
+/// Whether `rows` rows, at most a tile, are multiplied with weights of this type by tiles: fewer than eight vectors multiply as fast.
+pub(in crate::kernels) fn multiply(ty: WeightType, rows: usize) -> bool {
+    matches!(ty, WeightType::Q4_K | WeightType::Q5_K | WeightType::Q6_K) && rows >= 8
+}
+
+/// Multiplies a tile of few rows with a panel by vectors, to the bits of tiles if those multiply more rows.
+pub(in crate::kernels) fn few_rows(token: Amx, ty: WeightType, panel: &[u8], tile: &Tile<'_>, sums: &mut Sums) {
+    /// Runs the kernel for the number of rows.
+    macro_rules! by_rows {
+        ($run:ident, $token:expr, [$($rows:literal)*]) => {
+            match tile.rows {
+                // SAFETY: the token proves support.
+                $($rows => unsafe { $run($token, Panel::<$rows> { ty, panel, tile, sums }) },)*
+                rows => unreachable!("a tile of {rows} rows"),
+            }
+        };
+    }
+    by_rows!(run_exact, token, [1 2 3 4 5 6 7]);
+}
+
+/// Multiply-adds of bytes by tiles, operands in the unit, this many rounds of them; returns how many.
+pub(in crate::kernels) fn spin(token: Amx, rounds: usize) -> u64 {
+    let _unit = Unit::new(token, MAX_ROW_TILE);
+    for _ in 0..rounds {
+        // SAFETY: the token proves support, and the unit is set up.
+        unsafe {
+            asm!(
+                "tdpbsud tmm0, tmm4, tmm6",
+                "tdpbsud tmm1, tmm4, tmm7",
+                "tdpbsud tmm2, tmm5, tmm6",
+                "tdpbsud tmm3, tmm5, tmm7",
+                options(nostack, preserves_flags, nomem)
+            );
+        }
+    }
+    (rounds * 4 * MAX_ROW_TILE * LANES * 64) as u64
+}
+
+/// The unit of this thread, set up for tiles of so many rows until the value is dropped.
+pub(in crate::kernels) struct Unit {
+    token: Amx,
+    rows: usize,
+    /// The processor's tiles are a thread's own.
+    of_thread: PhantomData<*const ()>,
+}
+
+/// What lies between the steps of a product. Tiles are not loaded from stores under way, nor vectors from stores of tiles: what a step
+/// writes is read steps later.
+#[repr(C, align(64))]
+struct Scratch {
+    /// For the steps under way.
+    planes: [StepPlanes; RING],
+    /// Sums over a super-block by plane, for each tile of rows, of this job and of the one before.
+    dots: [[[[__m512i; MAX_ROW_TILE]; 2]; TOGETHER]; 2],
+    sums: [GroupSums; PANELS],
+}
+
+/// The sums of a panel: `[tile][row][output]`.
+pub(in crate::kernels) type GroupSums = [Sums; TOGETHER];
+
+/// Codes of 64 inputs times their scales, in two planes: for each four inputs the vector of sixteen outputs.
+type StepPlanes = [[__m512i; 16]; 2];
+
+/// How many super-blocks ahead weights are fetched into the first and into the second-level cache.
+const NEAR: usize = 2;
+const FAR: usize = 4;
+
+/// How many steps before their products codes are expanded, and the planes that this takes.
+const LEAD: usize = 1;
+const RING: usize = LEAD + 1;
+
+impl Scratch {
+    // SAFETY: zeros are vectors.
+    const EMPTY: Self = unsafe { std::mem::zeroed() };
+}
+
+thread_local! {
+    static SCRATCH: RefCell<Scratch> = const { RefCell::new(Scratch::EMPTY) };
+}
+
+/// What `ldtilecfg` reads: palette 1, then the bytes of a row and the rows of each tile.
+#[repr(C, align(64))]
+struct Shapes {
+    palette: u8,
+    start_row: u8,
+    reserved: [u8; 14],
+    row_bytes: [u16; 16],
+    rows: [u8; 16],
+}
+
+impl Unit {
+    pub(in crate::kernels) fn new(token: Amx, rows: usize) -> Self {
+        assert!((1..=MAX_ROW_TILE).contains(&rows), "a tile of {rows} rows");
+        let mut shapes = Shapes { palette: 1, start_row: 0, reserved: [0; 14], row_bytes: [0; 16], rows: [0; 16] };
+        for tile in 0..8 {
+            shapes.row_bytes[tile] = 64;
+            // Sums and activations in tiles 0 to 5; codes in the others.
+            shapes.rows[tile] = if tile < 6 { rows as u8 } else { 16 };
+        }
+        // SAFETY: the token proves support, and the shapes are legal.
+        unsafe { asm!("ldtilecfg [{}]", in(reg) &raw const shapes, options(nostack, preserves_flags, readonly)) };
+        Self { token, rows, of_thread: PhantomData }
+    }
+
+    /// Multiplies tiles of rows, of as many rows each as the unit was set up for or more, with the panels; `take` is given each panel and its
+    /// sums. What lies behind the panels is fetched meanwhile.
+    pub(in crate::kernels) fn multiply(
+        &self,
+        weights: &PackedMatrix,
+        panels: Range<usize>,
+        tiles: &[Tile<'_>],
+        mut take: impl FnMut(usize, &GroupSums),
+    ) {
+        assert!((1..=TOGETHER).contains(&tiles.len()));
+        let blocks = tiles[0].blocks;
+        for tile in tiles {
+            let per_row = blocks * tile.rows;
+            assert!(tile.blocks == blocks && (self.rows..=MAX_ROW_TILE).contains(&tile.rows));
+            assert!(tile.codes.len() == per_row * 8 && tile.scales.len() == per_row);
+            assert!(tile.starts.len() == per_row * 16 && tile.sums.len() == per_row * 4);
+        }
+        let ty = weights.weight_type();
+        assert!(weights.panel_bytes() >= blocks * super_block_bytes(ty));
+        assert!(!panels.is_empty() && panels.end <= weights.panels());
+        SCRATCH.with_borrow_mut(|scratch| {
+            for first in panels.clone().step_by(PANELS) {
+                let group = first..panels.end.min(first + PANELS);
+                let order = Order {
+                    panel: weights.panel(first).as_ptr(),
+                    panel_bytes: weights.panel_bytes(),
+                    panels: group.len(),
+                    super_block: super_block_bytes(ty),
+                };
+                // SAFETY: the token proves support, the unit is set up, and the lengths were just checked.
+                unsafe {
+                    match ty {
+                        WeightType::Q4_K => self.run::<Q4K>(order, tiles, scratch),
+                        WeightType::Q5_K => self.run::<Q5K>(order, tiles, scratch),
+                        WeightType::Q6_K => self.run::<Q6K>(order, tiles, scratch),
+                        _ => unreachable!("{ty:?} is multiplied by vectors"),
+                    }
+                }
+                group.zip(&scratch.sums).for_each(|(panel, sums)| take(panel, sums));
+            }
+        });
+    }
+
+    /// # Safety
+    /// The super-blocks of `order` are of type `B`, and as many as the tiles have in each panel; the tiles' slices are complete.
+    #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx512vnni")]
+    unsafe fn run<B: Planes>(&self, order: Order, tiles: &[Tile<'_>], scratch: &mut Scratch) {
+        let simd = Zmm::<true>::new(self.token.vectors());
+        let jobs = tiles[0].blocks * order.panels;
+        let Scratch { planes, dots, sums } = scratch;
+        let fours = self.rows.div_ceil(4);
+        // SAFETY: the caller's contract; super-blocks are within the panels and the tiles.
+        unsafe {
+            let mut before = order.first();
+            let mut now = order.first();
+            let mut next = order.after(now);
+            for step in 0..LEAD {
+                B::expand_step(simd, now.base, step, &mut planes[step]);
+            }
+            for job in 0..=jobs {
+                let (near, far) = (order.ahead(now, NEAR, jobs), order.ahead(now, FAR, jobs));
+                for step in 0..4 {
+                    if job < jobs {
+                        let (expanded, at) = ((step + LEAD) % 4, if step + LEAD < 4 { now } else { next });
+                        if step + LEAD < 4 || job + 1 < jobs {
+                            B::expand_step(simd, at.base, expanded, &mut planes[(step + LEAD) % RING]);
+                        }
+                        let lines = B::BYTES / 64;
+                        for line in step * lines / 4..(step + 1) * lines / 4 {
+                            simd.prefetch::<false>(far.wrapping_add(line * 64));
+                            simd.prefetch::<true>(near.wrapping_add(line * 64));
+                        }
+                        let activations = |tile: &Tile<'_>| {
+                            tile.codes.as_ptr().add(now.block * 8 * tile.rows).cast::<i8>().add(step * tile.rows * 64)
+                        };
+                        let planes = planes[step % RING].as_ptr();
+                        if step == 0 {
+                            zero();
+                        }
+                        match tiles {
+                            [tile] => multiply_one::<B>(planes, activations(tile)),
+                            [first, second, ..] => multiply_two::<B>(planes, activations(first), activations(second)),
+                            [] => unreachable!("at least one tile"),
+                        }
+                        if step == 3 {
+                            let [first, second] = &mut dots[job % 2];
+                            store_one(first.as_mut_ptr());
+                            if tiles.len() == 2 {
+                                store_two(second.as_mut_ptr());
+                            }
+                        }
+                    }
+                    if job > 0 {
+                        let dots = &dots[(job - 1) % 2];
+                        for ((tile, dots), sums) in tiles.iter().zip(dots).zip(&mut sums[before.panel]) {
+                            if step < fours {
+                                finish::<B>(simd, before, tile, 4 * step..self.rows.min(4 * step + 4), dots, sums);
+                            }
+                        }
+                    }
+                }
+                (before, now, next) = (now, next, order.after(next));
+            }
+        }
+    }
+}
+
+/// Super-blocks of several panels: a block of inputs of all of them, then the next, so that activations stay in the first-level cache.
+#[derive(Clone, Copy)]
+struct Order {
+    panel: *const u8,
+    panel_bytes: usize,
+    panels: usize,
+    super_block: usize,
+}
+
+/// A super-block among them.
+#[derive(Clone, Copy)]
+struct Place {
+    base: *const u8,
+    block: usize,
+    panel: usize,
+}
+
+impl Order {
+    fn first(self) -> Place {
+        Place { base: self.panel, block: 0, panel: 0 }
+    }
+
+    #[inline(always)]
+    fn after(self, Place { base, block, panel }: Place) -> Place {
+        if panel + 1 < self.panels {
+            Place { base: base.wrapping_add(self.panel_bytes), block, panel: panel + 1 }
+        } else {
+            let back = (self.panels - 1) * self.panel_bytes;
+            Place { base: base.wrapping_sub(back).wrapping_add(self.super_block), block: block + 1, panel: 0 }
+        }
+    }
+
+    /// The super-block that is `jobs` further on, in these panels or in those behind them.
+    #[inline(always)]
+    fn ahead(self, place: Place, jobs: usize, all: usize) -> *const u8 {
+        let job = place.block * self.panels + place.panel + jobs;
+        let (job, next) = if job < all { (job, 0) } else { (job - all, self.panels * self.panel_bytes) };
+        let (block, panel) = (job / self.panels, job % self.panels);
+        self.panel.wrapping_add(next + panel * self.panel_bytes + block * self.super_block)
+    }
+}
+
+impl Drop for Unit {
+    fn drop(&mut self) {
+        // SAFETY: the token proves support. Tiles in use would be saved at every switch of threads.
+        unsafe { asm!("tilerelease", options(nostack, preserves_flags, nomem)) };
+    }
+}
+
+/// A type whose codes, times their scales, fit two planes of bytes.
+trait Planes: SuperBlock {
+    /// Bits by which the high plane is shifted.
+    const SHIFT: u32;
+    /// Whether the high plane is signed; the low one never is.
+    const SIGNED: bool;
+
+    /// Multiplies codes and scales of the 64 inputs from `64 * step` on of the super-block at `base`.
+    ///
+    /// # Safety
+    /// A super-block lies there, and `step` is below four.
+    unsafe fn expand_step(simd: Zmm<true>, base: *const u8, step: usize, planes: &mut StepPlanes);
+}
+
+/// Codes of at most five bits times scales of six: the upper and the lower three bits of a scale apart, so that no product leaves its byte and
+/// one instruction multiplies two.
+///
+/// # Safety
+/// As [`Planes::expand`].
+#[inline(always)]
+unsafe fn expand_minima<B: SuperBlock>(simd: Zmm<true>, base: *const u8, step: usize, planes: &mut StepPlanes) {
+    let [low, high] = planes;
+    // SAFETY: the token proves support; the caller's contract.
+    unsafe {
+        let three_bits = _mm512_set1_epi16(7);
+        for half in 0..2 {
+            let sub = step * 2 + half;
+            let scales = simd.load_unsigned(base.add(q4_k::SCALES + sub * LANES));
+            let scales = _mm512_or_si512(scales, _mm512_slli_epi32::<16>(scales));
+            let (lower, upper) = (_mm512_and_si512(scales, three_bits), _mm512_srli_epi16::<3>(scales));
+            for eight in 0..4 {
+                let (first, second) = B::expand(simd, base.add(B::CODES), sub, eight, 0);
+                let at = half * 8 + eight * 2;
+                low[at] = _mm512_mullo_epi16(first, lower);
+                high[at] = _mm512_mullo_epi16(first, upper);
+                low[at + 1] = _mm512_mullo_epi16(second, lower);
+                high[at + 1] = _mm512_mullo_epi16(second, upper);
+            }
+        }
+    }
+}
+
+impl Planes for Q4K {
+    const SHIFT: u32 = 3;
+    const SIGNED: bool = false;
+
+    #[inline(always)]
+    unsafe fn expand_step(simd: Zmm<true>, base: *const u8, step: usize, planes: &mut StepPlanes) {
+        // SAFETY: the caller's contract.
+        unsafe { expand_minima::<Self>(simd, base, step, planes) }
+    }
+}
+
+impl Planes for Q5K {
+    const SHIFT: u32 = 3;
+    const SIGNED: bool = false;
+
+    #[inline(always)]
+    unsafe fn expand_step(simd: Zmm<true>, base: *const u8, step: usize, planes: &mut StepPlanes) {
+        // SAFETY: the caller's contract.
+        unsafe { expand_minima::<Self>(simd, base, step, planes) }
+    }
+}
+
+impl Planes for Q6K {
+    const SHIFT: u32 = 8;
+    const SIGNED: bool = true;
+
+    /// Codes of -32 to 31 times signed scales have fourteen bits.
+    #[inline(always)]
+    unsafe fn expand_step(simd: Zmm<true>, base: *const u8, step: usize, planes: &mut StepPlanes) {
+        /// `(a & mask) | b`
+        const SELECT_OR: i32 = 0xea;
+        let [low, high] = planes;
+        // SAFETY: the token proves support; the caller's contract.
+        unsafe {
+            let zero_code = _mm512_set1_epi8(32);
+            let (even, odd) = (_mm512_set1_epi16(0x00ff), _mm512_set1_epi16(-0x100));
+            for quarter in 0..4 {
+                let sub = step * 4 + quarter;
+                let scales = simd.load_signed(base.add(q6_k::SCALES + sub * LANES).cast());
+                let scales = _mm512_and_si512(scales, _mm512_set1_epi32(0xffff));
+                let scales = _mm512_or_si512(scales, _mm512_slli_epi32::<16>(scales));
+                for eight in 0..2 {
+                    let (first, second) = Self::expand(simd, base.add(Self::CODES), sub, eight, 0);
+                    for (half, codes) in [first, second].into_iter().enumerate() {
+                        let codes = _mm512_sub_epi8(codes, zero_code);
+                        let products =
+                            _mm512_mullo_epi16(_mm512_srai_epi16::<8>(_mm512_slli_epi16::<8>(codes)), scales);
+                        let odd_products = _mm512_mullo_epi16(_mm512_srai_epi16::<8>(codes), scales);
+                        let at = quarter * 4 + eight * 2 + half;
+                        let moved = _mm512_slli_epi16::<8>(odd_products);
+                        low[at] = _mm512_ternarylogic_epi32::<SELECT_OR>(products, even, moved);
+                        let moved = _mm512_srli_epi16::<8>(products);
+                        high[at] = _mm512_ternarylogic_epi32::<SELECT_OR>(odd_products, odd, moved);
+                    }
+                }
+            }
+        }
+    }
+}
+
+/// # Safety
+/// The unit is set up.
+#[inline(always)]
+unsafe fn zero() {
+    // SAFETY: the caller's contract.
+    unsafe {
+        asm!(
+            "tilezero tmm0",
+            "tilezero tmm1",
+            "tilezero tmm2",
+            "tilezero tmm3",
+            options(nostack, preserves_flags, nomem)
+        )
+    };
+}
+
+/// Adds products of a step, of one tile of rows.
+///
+/// # Safety
+/// The unit is set up; the planes and the activations of so many rows are readable.
+#[inline(always)]
+unsafe fn multiply_one<B: Planes>(planes: *const [__m512i; 16], activations: *const i8) {
+    macro_rules! multiply {
+        ($high:literal) => {
+            asm!(
+                "tileloadd tmm4, [{activations} + {line}]",
+                "tileloadd tmm6, [{planes} + {line}]",
+                "tdpbsud tmm0, tmm4, tmm6",
+                "tileloadd tmm7, [{planes} + {line} + 1024]",
+                concat!($high, " tmm1, tmm4, tmm7"),
+                activations = in(reg) activations,
+                planes = in(reg) planes,
+                line = in(reg) 64_usize,
+                options(nostack, preserves_flags, readonly)
+            )
+        };
+    }
+    // SAFETY: the caller's contract.
+    unsafe {
+        if B::SIGNED {
+            multiply!("tdpbssd");
+        } else {
+            multiply!("tdpbsud");
+        }
+    }
+}
+
+/// Adds products of a step, of two tiles of rows.
+///
+/// # Safety
+/// As [`multiply_one`].
+#[inline(always)]
+unsafe fn multiply_two<B: Planes>(planes: *const [__m512i; 16], activations: *const i8, second: *const i8) {
+    macro_rules! multiply {
+        ($high:literal) => {
+            asm!(
+                "tileloadd tmm4, [{activations} + {line}]",
+                "tileloadd tmm6, [{planes} + {line}]",
+                "tdpbsud tmm0, tmm4, tmm6",
+                "tileloadd tmm5, [{second} + {line}]",
+                "tdpbsud tmm2, tmm5, tmm6",
+                "tileloadd tmm7, [{planes} + {line} + 1024]",
+                concat!($high, " tmm1, tmm4, tmm7"),
+                concat!($high, " tmm3, tmm5, tmm7"),
+                activations = in(reg) activations,
+                second = in(reg) second,
+                planes = in(reg) planes,
+                line = in(reg) 64_usize,
+                options(nostack, preserves_flags, readonly)
+            )
+        };
+    }
+    // SAFETY: the caller's contract.
+    unsafe {
+        if B::SIGNED {
+            multiply!("tdpbssd");
+        } else {
+            multiply!("tdpbsud");
+        }
+    }
+}
+
+/// Stores the sums of the first tile of rows, both planes.
+///
+/// # Safety
+/// The unit is set up; there is room for so many rows.
+#[inline(always)]
+unsafe fn store_one(dots: *mut [__m512i; MAX_ROW_TILE]) {
+    // SAFETY: the caller's contract.
+    unsafe {
+        asm!(
+            "tilestored [{dots} + {line}], tmm0",
+            "tilestored [{dots} + {line} + 1024], tmm1",
+            dots = in(reg) dots,
+            line = in(reg) 64_usize,
+            options(nostack, preserves_flags)
+        );
+    }
+}
+
+/// The same of the second.
+///
+/// # Safety
+/// As [`store_one`].
+#[inline(always)]
+unsafe fn store_two(dots: *mut [__m512i; MAX_ROW_TILE]) {
+    // SAFETY: the caller's contract.
+    unsafe {
+        asm!(
+            "tilestored [{dots} + {line}], tmm2",
+            "tilestored [{dots} + {line} + 1024], tmm3",
+            dots = in(reg) dots,
+            line = in(reg) 64_usize,
+            options(nostack, preserves_flags)
+        );
+    }
+}
+
+/// Adds what a super-block gives to the sums of some of a tile's rows, at most four.
+///
+/// # Safety
+/// As [`Unit::run`]; the super-block lies at `place`.
+#[inline(always)]
+unsafe fn finish<B: Planes>(
+    simd: Zmm<true>,
+    place: Place,
+    tile: &Tile<'_>,
+    rows: Range<usize>,
+    dots: &[[__m512i; MAX_ROW_TILE]; 2],
+    sums: &mut Sums,
+) {
+    // SAFETY: the caller's contract.
+    unsafe {
+        if rows.len() == 4 {
+            finish_rows::<4, B>(simd, place, tile, rows.start, dots, sums);
+        } else {
+            for row in rows {
+                finish_rows::<1, B>(simd, place, tile, row, dots, sums);
+            }
+        }
+    }
+}
+
+/// # Safety
+/// As [`finish`]; the tile has `R` rows from `first` on.
+#[inline(always)]
+unsafe fn finish_rows<const R: usize, B: Planes>(
+    simd: Zmm<true>,
+    Place { base, block, .. }: Place,
+    tile: &Tile<'_>,
+    first: usize,
+    [low, high]: &[[__m512i; MAX_ROW_TILE]; 2],
+    sums: &mut Sums,
+) {
+    // SAFETY: the token proves support; the caller's contract.
+    unsafe {
+        let mut values = [simd.floats(0.0); R];
+        for (row, value) in values.iter_mut().enumerate() {
+            let high = _mm512_sll_epi32(*high.as_ptr().add(first + row), _mm_cvtsi32_si128(B::SHIFT.cast_signed()));
+            *value = simd.to_floats(_mm512_add_epi32(*low.as_ptr().add(first + row), high));
+        }
+        B::Scales::finish(simd, base, ActivationSums::new(tile, tile.rows, block, first), 0, &mut values);
+        let scales = tile.scales.as_ptr().add(block * tile.rows + first);
+        for (row, &value) in values.iter().enumerate() {
+            let total = sums.as_mut_ptr().add(first + row).cast::<f32>();
+            let before = if block == 0 { simd.floats(0.0) } else { simd.load(total) };
+            simd.store(total, simd.mul_add(value, simd.floats(*scales.add(row)), before));
+        }
+    }
+}
