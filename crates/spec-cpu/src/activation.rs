@@ -38,15 +38,15 @@ struct Tiles {
     rows: usize,
     /// Rows of a whole tile.
     whole: usize,
-    /// Rows in whole tiles. Where more than [`ROW_TILE`] may be filled up to a whole one, the last of these is not full.
+    /// Rows in whole tiles, of which the last may be filled up by rows that nobody asked for.
     whole_end: usize,
 }
 
 impl Tiles {
-    fn new(rows: usize, isa: Isa) -> Self {
+    fn new(form: ActivationForm, rows: usize, isa: Isa) -> Self {
         let whole = isa.row_tile();
         let left = rows % whole;
-        let fills = isa.fills_tiles() && left > ROW_TILE;
+        let fills = form == ActivationForm::Block256 && isa.fills_tile(rows / whole, left);
         Self { rows, whole, whole_end: rows - left + if fills { whole } else { 0 } }
     }
 
@@ -299,7 +299,7 @@ impl QuantizedRows {
 
     fn fill(&mut self, isa: Isa, pool: &Pool, rows: usize, source: Source<'_>) {
         let (inputs, blocks, entries) = (self.inputs, self.inputs / self.form.block(), self.form.entries());
-        self.tiles = Tiles::new(rows, isa);
+        self.tiles = Tiles::new(self.form, rows, isa);
         let total = self.tiles.stored() * blocks;
         self.floats.resize(total * entries.floats, 0.0);
         self.codes.resize((total * entries.codes).div_ceil(2), CodeLine::ZERO);
@@ -418,10 +418,11 @@ mod tests {
 
     #[test]
     fn every_row_is_in_one_tile() {
-        for isa in Isa::available() {
+        let forms = [ActivationForm::Block32, ActivationForm::Block256];
+        for (isa, form) in Isa::available().into_iter().flat_map(|isa| forms.map(|form| (isa, form))) {
             let whole = isa.row_tile();
             for rows in 1..70 {
-                let tiles = Tiles::new(rows, isa);
+                let tiles = Tiles::new(form, rows, isa);
                 let mut next = 0;
                 for index in 0..tiles.count() {
                     let (first, count) = tiles.get(index);
@@ -431,7 +432,7 @@ mod tests {
                     next = first + count;
                 }
                 assert_eq!(next, tiles.stored(), "{tiles:?}");
-                assert!((rows..rows + whole - ROW_TILE.min(whole - 1)).contains(&next), "{tiles:?}");
+                assert!((rows..rows + whole).contains(&next), "{tiles:?}");
             }
         }
     }

@@ -77,11 +77,12 @@ impl Isa {
         }
     }
 
-    /// Whether a tile that is half full costs no more when rows fill it up than when it is cut in two.
-    pub(crate) fn fills_tiles(self) -> bool {
+    /// Whether `left` rows behind so many whole tiles cost no more as a whole tile, filled up, than for themselves: where tiles are multiplied
+    /// in pairs, and one would be without its second.
+    pub(crate) fn fills_tile(self, whole: usize, left: usize) -> bool {
         match self {
             #[cfg(target_arch = "x86_64")]
-            Self::Amx(_) => true,
+            Self::Amx(_) => left > 8 || left > 0 && whole % tiles::TOGETHER != 0,
             _ => false,
         }
     }

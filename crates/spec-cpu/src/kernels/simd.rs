@@ -11,7 +11,7 @@ use crate::packed::LANES;
 /// call these functions from loops rather than closures, which nothing forces the compiler to inline.
 ///
 /// Per lane, every implementation does the same operations in the same order; those with fused multiply-adds agree bit
-/// for bit.
+/// for bit, as far as [`EXACT`](Self::EXACT) is the same.
 pub(crate) trait Simd: Copy {
     /// Lanes of 32 bits; divides [`LANES`].
     const WIDTH: usize;

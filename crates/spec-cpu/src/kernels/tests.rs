@@ -85,7 +85,7 @@ fn a_row_is_the_same_bits_alone_and_among_others_on_any_number_of_threads() {
                 .flat_map(|row| multiply(isa, &pools[0], &case.weights, row))
                 .map(f32::to_bits)
                 .collect();
-            for rows in (1..=17).chain([24, 31, 32, 33, 48, 49]) {
+            for rows in (1..=17).chain([18, 19, 24, 31, 32, 33, 36, 48, 49]) {
                 for pool in &pools {
                     let together = multiply(isa, pool, &case.weights, &case.rows[..rows * inputs]);
                     let together: Vec<u32> = together.into_iter().map(f32::to_bits).collect();
