@@ -82,7 +82,7 @@ impl Isa {
     pub(crate) fn fills_tile(self, whole: usize, left: usize) -> bool {
         match self {
             #[cfg(target_arch = "x86_64")]
-            Self::Amx(_) => left > 8 || left > 0 && whole % tiles::TOGETHER != 0,
+            Self::Amx(_) => left > 8 || left > 0 && !whole.is_multiple_of(tiles::TOGETHER),
             _ => false,
         }
     }
@@ -121,6 +121,7 @@ impl Isa {
             // SAFETY: the token proves support.
             (16, Self::Avx512Vnni(token)) => unsafe { avx512::run(token, Panel::<16> { ty, panel, tile, sums }) },
             #[cfg(target_arch = "x86_64")]
+            // SAFETY: the token proves support.
             (16, Self::Amx(token)) => unsafe { avx512::run(token.vectors(), Panel::<16> { ty, panel, tile, sums }) },
             (rows, _) => unreachable!("a tile of {rows} rows"),
         }

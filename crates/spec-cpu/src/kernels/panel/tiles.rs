@@ -78,8 +78,8 @@ pub(in crate::kernels) struct Unit {
 /// writes is read steps later.
 #[repr(C, align(64))]
 struct Scratch {
-    /// For the steps under way.
-    planes: [StepPlanes; RING],
+    /// Of the step that is multiplied and of the next, which is expanded meanwhile, by turns.
+    planes: [StepPlanes; 2],
     /// Sums over a super-block by plane, for each tile of rows, of this job and of the one before.
     dots: [[[[__m512i; MAX_ROW_TILE]; 2]; TOGETHER]; 2],
     sums: [GroupSums; PANELS],
@@ -94,10 +94,6 @@ type StepPlanes = [[__m512i; 16]; 2];
 /// How many super-blocks ahead weights are fetched into the first and into the second-level cache.
 const NEAR: usize = 2;
 const FAR: usize = 4;
-
-/// How many steps before their products codes are expanded, and the planes that this takes.
-const LEAD: usize = 1;
-const RING: usize = LEAD + 1;
 
 impl Scratch {
     // SAFETY: zeros are vectors.
@@ -188,16 +184,15 @@ impl Unit {
             let mut before = order.first();
             let mut now = order.first();
             let mut next = order.after(now);
-            for step in 0..LEAD {
-                B::expand_step(simd, now.base, step, &mut planes[step]);
-            }
+            B::expand_step(simd, now.base, 0, &mut planes[0]);
             for job in 0..=jobs {
                 let (near, far) = (order.ahead(now, NEAR, jobs), order.ahead(now, FAR, jobs));
                 for step in 0..4 {
                     if job < jobs {
-                        let (expanded, at) = ((step + LEAD) % 4, if step + LEAD < 4 { now } else { next });
-                        if step + LEAD < 4 || job + 1 < jobs {
-                            B::expand_step(simd, at.base, expanded, &mut planes[(step + LEAD) % RING]);
+                        if step < 3 {
+                            B::expand_step(simd, now.base, step + 1, &mut planes[(step + 1) % 2]);
+                        } else if job + 1 < jobs {
+                            B::expand_step(simd, next.base, 0, &mut planes[0]);
                         }
                         let lines = B::BYTES / 64;
                         for line in step * lines / 4..(step + 1) * lines / 4 {
@@ -207,7 +202,7 @@ impl Unit {
                         let activations = |tile: &Tile<'_>| {
                             tile.codes.as_ptr().add(now.block * 8 * tile.rows).cast::<i8>().add(step * tile.rows * 64)
                         };
-                        let planes = planes[step % RING].as_ptr();
+                        let planes = planes[step % 2].as_ptr();
                         if step == 0 {
                             zero();
                         }
