@@ -28,7 +28,7 @@ impl ActivationForm {
 }
 
 /// Rows that a kernel takes at a time where few registers or few rows are left.
-const ROW_TILE: usize = 8;
+pub(crate) const ROW_TILE: usize = 8;
 /// Rows that a kernel takes at a time at most.
 pub(crate) const MAX_ROW_TILE: usize = 16;
 
@@ -43,11 +43,10 @@ struct Tiles {
 }
 
 impl Tiles {
-    fn new(form: ActivationForm, rows: usize, isa: Isa) -> Self {
-        let whole = isa.row_tile();
-        let left = rows % whole;
-        let fills = form == ActivationForm::Block256 && isa.fills_tile(rows / whole, left);
-        Self { rows, whole, whole_end: rows - left + if fills { whole } else { 0 } }
+    /// With `fills` rows behind the whole tiles become one as well.
+    fn new(rows: usize, whole: usize, fills: bool) -> Self {
+        let whole_end = if fills { rows.next_multiple_of(whole) } else { rows - rows % whole };
+        Self { rows, whole, whole_end }
     }
 
     /// Rows, and those that fill the last whole tile.
@@ -146,6 +145,17 @@ pub(crate) struct Tile<'a> {
     pub(crate) sums: &'a [i32],
 }
 
+impl Tile<'_> {
+    /// Whether the slices hold all of `rows` rows of Block256, which is what kernels rely on.
+    pub(crate) fn has_super_blocks(&self, rows: usize) -> bool {
+        let per_row = self.blocks * rows;
+        self.codes.len() == per_row * 8
+            && self.scales.len() == per_row
+            && self.starts.len() == per_row * 16
+            && self.sums.len() == per_row * 4
+    }
+}
+
 /// Entries per block of each vector in [`QuantizedRows`].
 struct Entries {
     floats: usize,
@@ -188,7 +198,7 @@ impl QuantizedRows {
         Ok(Self {
             form,
             inputs,
-            tiles: Tiles { rows: 0, whole: ROW_TILE, whole_end: 0 },
+            tiles: Tiles::new(0, ROW_TILE, false),
             floats: Vec::new(),
             codes: Vec::new(),
             scales: Vec::new(),
@@ -299,7 +309,8 @@ impl QuantizedRows {
 
     fn fill(&mut self, isa: Isa, pool: &Pool, rows: usize, source: Source<'_>) {
         let (inputs, blocks, entries) = (self.inputs, self.inputs / self.form.block(), self.form.entries());
-        self.tiles = Tiles::new(self.form, rows, isa);
+        let fills = self.form == ActivationForm::Block256 && isa.fills_tile(rows);
+        self.tiles = Tiles::new(rows, isa.row_tile(), fills);
         let total = self.tiles.stored() * blocks;
         self.floats.resize(total * entries.floats, 0.0);
         self.codes.resize((total * entries.codes).div_ceil(2), CodeLine::ZERO);
@@ -418,11 +429,9 @@ mod tests {
 
     #[test]
     fn every_row_is_in_one_tile() {
-        let forms = [ActivationForm::Block32, ActivationForm::Block256];
-        for (isa, form) in Isa::available().into_iter().flat_map(|isa| forms.map(|form| (isa, form))) {
-            let whole = isa.row_tile();
+        for (whole, fills) in [(4, false), (ROW_TILE, false), (MAX_ROW_TILE, false), (MAX_ROW_TILE, true)] {
             for rows in 1..70 {
-                let tiles = Tiles::new(form, rows, isa);
+                let tiles = Tiles::new(rows, whole, fills);
                 let mut next = 0;
                 for index in 0..tiles.count() {
                     let (first, count) = tiles.get(index);
@@ -431,8 +440,8 @@ mod tests {
                     assert!(first < rows, "{tiles:?}: tile {index} has no row");
                     next = first + count;
                 }
-                assert_eq!(next, tiles.stored(), "{tiles:?}");
-                assert!((rows..rows + whole).contains(&next), "{tiles:?}");
+                assert_eq!(tiles.stored(), next, "{tiles:?}");
+                assert_eq!(next, if fills { rows.next_multiple_of(whole) } else { rows }, "{tiles:?}");
             }
         }
     }

@@ -19,7 +19,7 @@ pub mod vector;
 pub use matmul::{Product, matmul};
 
 use crate::Isa;
-use crate::activation::{MAX_ROW_TILE, Tile};
+use crate::activation::{MAX_ROW_TILE, ROW_TILE, Tile};
 use crate::packed::{LANES, WeightType};
 use panel::Panel;
 #[cfg(target_arch = "x86_64")]
@@ -77,21 +77,24 @@ impl Isa {
         }
     }
 
-    /// Whether `left` rows behind so many whole tiles cost no more as a whole tile, filled up, than for themselves: where tiles are multiplied
-    /// in pairs, and one would be without its second.
-    pub(crate) fn fills_tile(self, whole: usize, left: usize) -> bool {
+    /// Whether the last of so many rows cost no more as a whole tile, filled up, than for themselves: where they would be cut in two, and where
+    /// tiles are multiplied in pairs and one would be without its second.
+    pub(crate) fn fills_tile(self, rows: usize) -> bool {
         match self {
             #[cfg(target_arch = "x86_64")]
-            Self::Amx(_) => left > 8 || left > 0 && !whole.is_multiple_of(tiles::TOGETHER),
+            Self::Amx(_) => {
+                let (whole, left) = (rows / MAX_ROW_TILE, rows % MAX_ROW_TILE);
+                left > ROW_TILE || !whole.is_multiple_of(tiles::TOGETHER)
+            }
             _ => false,
         }
     }
 
     /// Panels that kernels are given at a time at least, where there are as many.
-    fn panels_together(self) -> usize {
+    fn panels_together(self, ty: WeightType, rows: usize) -> usize {
         match self {
             #[cfg(target_arch = "x86_64")]
-            Self::Amx(_) => tiles::PANELS,
+            Self::Amx(_) if tiles::multiplies(ty, rows) => tiles::PANELS,
             _ => 1,
         }
     }
@@ -99,10 +102,12 @@ impl Isa {
     /// Multiplies a tile of rows with one panel of weights; rows past the tile's are left alone.
     fn panel(self, ty: WeightType, panel: &[u8], tile: &Tile<'_>, sums: &mut Sums) {
         #[cfg(target_arch = "x86_64")]
-        if let Self::Amx(token) = self
-            && tiles::multiply(ty, MAX_ROW_TILE)
-        {
-            return tiles::few_rows(token, ty, panel, tile, sums);
+        if let Self::Amx(token) = self {
+            return if tiles::multiplies(ty, MAX_ROW_TILE) {
+                tiles::few_rows(token, ty, panel, tile, sums)
+            } else {
+                Self::Avx512Vnni(token.vectors()).panel(ty, panel, tile, sums)
+            };
         }
         match (tile.rows, self) {
             (1, _) => self.run(Panel::<1> { ty, panel, tile, sums }),
@@ -120,9 +125,6 @@ impl Isa {
             #[cfg(target_arch = "x86_64")]
             // SAFETY: the token proves support.
             (16, Self::Avx512Vnni(token)) => unsafe { avx512::run(token, Panel::<16> { ty, panel, tile, sums }) },
-            #[cfg(target_arch = "x86_64")]
-            // SAFETY: the token proves support.
-            (16, Self::Amx(token)) => unsafe { avx512::run(token.vectors(), Panel::<16> { ty, panel, tile, sums }) },
             (rows, _) => unreachable!("a tile of {rows} rows"),
         }
     }

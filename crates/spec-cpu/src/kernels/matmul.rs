@@ -104,7 +104,9 @@ pub fn matmul(isa: Isa, pool: &Pool, products: &mut [Product<'_>]) -> Result<(),
         .iter_mut()
         .map(|product| {
             let weights = product.weights;
-            let panels_per_task = isa.panels_together().max(task_bytes / weights.panel_bytes());
+            let panels_per_task = isa
+                .panels_together(weights.weight_type(), product.activations.rows())
+                .max(task_bytes / weights.panel_bytes());
             let first_task = tasks;
             tasks += weights.panels().div_ceil(panels_per_task);
             work += weights.packed_bytes() * product.activations.tiles();
@@ -170,33 +172,26 @@ impl Part<'_> {
         }
     }
 
-    /// Multiplies tile `index` with the panels by tiles of AMX, and the next ones of as many rows with it; returns how many, or zero where
+    /// Multiplies tile `index` with the panels by tiles of AMX, and the next one with it if it has as many rows; returns how many, or zero where
     /// vectors are to do it.
     #[cfg(target_arch = "x86_64")]
     fn run_tiles(&self, token: Amx, index: usize, panels: &Range<usize>) -> usize {
         let ty = self.weights.weight_type();
         let (first_row, tile) = self.activations.tile(index);
-        if !tiles::multiply(ty, tile.used) {
+        if !tiles::multiplies(ty, tile.used) {
             return 0;
         }
-        let mut together = [tile; tiles::TOGETHER];
-        let mut count = 1;
-        while count < tiles::TOGETHER && index + count < self.activations.tiles() {
-            let next = self.activations.tile(index + count).1;
-            if next.rows != tile.rows {
-                break;
-            }
-            together[count] = next;
-            count += 1;
-        }
-        let together = &together[..count];
-        let unit = tiles::Unit::new(token, if count == 1 { tile.used } else { tile.rows });
+        let next = (index + 1 < self.activations.tiles()).then(|| self.activations.tile(index + 1).1);
+        let second = next.filter(|next| next.rows == tile.rows);
+        let both = [tile, second.unwrap_or(tile)];
+        let (together, rows) = if second.is_some() { (&both[..], tile.rows) } else { (&both[..1], tile.used) };
+        let unit = tiles::Unit::new(token, rows);
         unit.multiply(self.weights, panels.clone(), together, |panel, sums| {
             for (number, (tile, sums)) in together.iter().zip(sums).enumerate() {
                 self.store_rows(first_row + number * tile.rows, panel, &sums[..tile.used]);
             }
         });
-        count
+        together.len()
     }
 
     fn store_rows(&self, first_row: usize, panel: usize, sums: &[[f32; LANES]]) {

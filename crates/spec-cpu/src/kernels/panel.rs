@@ -71,17 +71,12 @@ impl<const R: usize> Kernel for Panel<'_, R> {
                 assert!(tile.starts.len() == per_row && tile.sums.len() == per_row);
                 of_type!(blocks32, block32: Q4_0 Q4_0, Q4_1 Q4_1, Q5_0 Q5_0, Q5_1 Q5_1, Q8_0 Q8_0, IQ4_NL IQ4NL);
             }
-            // Sums as tiles form them are asked for only where tiles multiply.
-            _ if S::EXACT => {
-                assert!(bytes >= blocks * super_block_bytes(ty) && tile.codes.len() == per_row * 8);
-                assert!(tile.scales.len() == per_row);
-                assert!(tile.starts.len() == per_row * 16 && tile.sums.len() == per_row * 4);
-                of_type!(super_blocks, super_block: Q4_K Q4K, Q5_K Q5K, Q6_K Q6K);
-            }
             _ => {
-                assert!(bytes >= blocks * super_block_bytes(ty) && tile.codes.len() == per_row * 8);
-                assert!(tile.scales.len() == per_row);
-                assert!(tile.starts.len() == per_row * 16 && tile.sums.len() == per_row * 4);
+                assert!(bytes >= blocks * super_block_bytes(ty) && tile.has_super_blocks(R));
+                if S::EXACT {
+                    // Asked for only where tiles multiply more rows.
+                    return of_type!(super_blocks, super_block: Q4_K Q4K, Q5_K Q5K, Q6_K Q6K);
+                }
                 of_type!(super_blocks, super_block: Q2_K Q2K, Q3_K Q3K, Q4_K Q4K, Q5_K Q5K, Q6_K Q6K, IQ4_XS IQ4XS);
             }
         }

@@ -72,7 +72,7 @@ pub fn peak_int8_macs_for(isa: Isa, pool: &Pool, rounds: usize) -> f64 {
     pool.run(tasks, |_| {
         let done = match isa {
             #[cfg(target_arch = "x86_64")]
-            // A round of vectors has a tenth of the products, and takes a tenth of the time.
+            // A round of tiles takes several times as long as one of vectors.
             Isa::Amx(token) => super::panel::tiles::spin(token, rounds / 10),
             _ => {
                 let (done, value) = isa.run(Spin(rounds));

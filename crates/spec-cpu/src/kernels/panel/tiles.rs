@@ -28,24 +28,23 @@ pub(in crate::kernels) const TOGETHER: usize = 2;
 /// Panels whose super-blocks are multiplied by turns, while the activations of a block of inputs are in the first-level cache.
 pub(in crate::kernels) const PANELS: usize = 4;
 
-/// Whether `rows` rows, at most a tile, are multiplied with weights of this type by tiles: fewer than eight vectors multiply as fast.
-pub(in crate::kernels) fn multiply(ty: WeightType, rows: usize) -> bool {
+/// Whether `rows` rows are multiplied with weights of this type by tiles: fewer than eight vectors multiply as fast.
+pub(in crate::kernels) fn multiplies(ty: WeightType, rows: usize) -> bool {
     matches!(ty, WeightType::Q4_K | WeightType::Q5_K | WeightType::Q6_K) && rows >= 8
 }
 
 /// Multiplies a tile of few rows with a panel by vectors, to the bits of tiles if those multiply more rows.
 pub(in crate::kernels) fn few_rows(token: Amx, ty: WeightType, panel: &[u8], tile: &Tile<'_>, sums: &mut Sums) {
-    /// Runs the kernel for the number of rows.
     macro_rules! by_rows {
-        ($run:ident, $token:expr, [$($rows:literal)*]) => {
+        ($($rows:literal)*) => {
             match tile.rows {
                 // SAFETY: the token proves support.
-                $($rows => unsafe { $run($token, Panel::<$rows> { ty, panel, tile, sums }) },)*
+                $($rows => unsafe { run_exact(token, Panel::<$rows> { ty, panel, tile, sums }) },)*
                 rows => unreachable!("a tile of {rows} rows"),
             }
         };
     }
-    by_rows!(run_exact, token, [1 2 3 4 5 6 7]);
+    by_rows!(1 2 3 4 5 6 7);
 }
 
 /// Multiply-adds of bytes by tiles, operands in the unit, this many rounds of them; returns how many.
@@ -140,10 +139,8 @@ impl Unit {
         assert!((1..=TOGETHER).contains(&tiles.len()));
         let blocks = tiles[0].blocks;
         for tile in tiles {
-            let per_row = blocks * tile.rows;
             assert!(tile.blocks == blocks && (self.rows..=MAX_ROW_TILE).contains(&tile.rows));
-            assert!(tile.codes.len() == per_row * 8 && tile.scales.len() == per_row);
-            assert!(tile.starts.len() == per_row * 16 && tile.sums.len() == per_row * 4);
+            assert!(tile.has_super_blocks(tile.rows));
         }
         let ty = weights.weight_type();
         assert!(weights.panel_bytes() >= blocks * super_block_bytes(ty));
@@ -155,6 +152,7 @@ impl Unit {
                     panel: weights.panel(first).as_ptr(),
                     panel_bytes: weights.panel_bytes(),
                     panels: group.len(),
+                    blocks,
                     super_block: super_block_bytes(ty),
                 };
                 // SAFETY: the token proves support, the unit is set up, and the lengths were just checked.
@@ -176,59 +174,56 @@ impl Unit {
     #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx512vnni")]
     unsafe fn run<B: Planes>(&self, order: Order, tiles: &[Tile<'_>], scratch: &mut Scratch) {
         let simd = Zmm::<true>::new(self.token.vectors());
-        let jobs = tiles[0].blocks * order.panels;
+        let jobs = order.blocks * order.panels;
         let Scratch { planes, dots, sums } = scratch;
         let fours = self.rows.div_ceil(4);
         // SAFETY: the caller's contract; super-blocks are within the panels and the tiles.
         unsafe {
-            let mut before = order.first();
-            let mut now = order.first();
-            let mut next = order.after(now);
-            B::expand_step(simd, now.base, 0, &mut planes[0]);
+            let mut before = order.place(0);
+            B::expand_step(simd, before.base, 0, &mut planes[0]);
+            // Each job is a super-block, of which the sums are read in the next one.
             for job in 0..=jobs {
-                let (near, far) = (order.ahead(now, NEAR, jobs), order.ahead(now, FAR, jobs));
+                let now = order.place(job);
+                let [near, far] = [NEAR, FAR].map(|ahead| order.place(job + ahead).base);
                 for step in 0..4 {
                     if job < jobs {
                         if step < 3 {
                             B::expand_step(simd, now.base, step + 1, &mut planes[(step + 1) % 2]);
                         } else if job + 1 < jobs {
-                            B::expand_step(simd, next.base, 0, &mut planes[0]);
+                            B::expand_step(simd, order.place(job + 1).base, 0, &mut planes[0]);
                         }
                         let lines = B::BYTES / 64;
                         for line in step * lines / 4..(step + 1) * lines / 4 {
                             simd.prefetch::<false>(far.wrapping_add(line * 64));
                             simd.prefetch::<true>(near.wrapping_add(line * 64));
                         }
-                        let activations = |tile: &Tile<'_>| {
-                            tile.codes.as_ptr().add(now.block * 8 * tile.rows).cast::<i8>().add(step * tile.rows * 64)
-                        };
-                        let planes = planes[step % 2].as_ptr();
                         if step == 0 {
                             zero();
                         }
-                        match tiles {
-                            [tile] => multiply_one::<B>(planes, activations(tile)),
-                            [first, second, ..] => multiply_two::<B>(planes, activations(first), activations(second)),
-                            [] => unreachable!("at least one tile"),
+                        load(&planes[step % 2]);
+                        let activations = |tile: &Tile<'_>| {
+                            tile.codes.as_ptr().add(now.block * 8 * tile.rows).cast::<i8>().add(step * tile.rows * 64)
+                        };
+                        multiply::<B, 0>(activations(&tiles[0]));
+                        if let Some(second) = tiles.get(1) {
+                            multiply::<B, 1>(activations(second));
                         }
                         if step == 3 {
-                            let [first, second] = &mut dots[job % 2];
-                            store_one(first.as_mut_ptr());
-                            if tiles.len() == 2 {
-                                store_two(second.as_mut_ptr());
+                            store::<0>(&mut dots[job % 2][0]);
+                            if tiles.len() > 1 {
+                                store::<1>(&mut dots[job % 2][1]);
                             }
                         }
                     }
-                    if job > 0 {
+                    if job > 0 && step < fours {
+                        let rows = 4 * step..self.rows.min(4 * step + 4);
                         let dots = &dots[(job - 1) % 2];
                         for ((tile, dots), sums) in tiles.iter().zip(dots).zip(&mut sums[before.panel]) {
-                            if step < fours {
-                                finish::<B>(simd, before, tile, 4 * step..self.rows.min(4 * step + 4), dots, sums);
-                            }
+                            finish::<B>(simd, before, tile, rows.clone(), dots, sums);
                         }
                     }
                 }
-                (before, now, next) = (now, next, order.after(next));
+                before = now;
             }
         }
     }
@@ -240,6 +235,7 @@ struct Order {
     panel: *const u8,
     panel_bytes: usize,
     panels: usize,
+    blocks: usize,
     super_block: usize,
 }
 
@@ -252,27 +248,16 @@ struct Place {
 }
 
 impl Order {
-    fn first(self) -> Place {
-        Place { base: self.panel, block: 0, panel: 0 }
-    }
-
+    /// Super-block number `job`; past the last one those of the panels behind these, which are fetched only.
     #[inline(always)]
-    fn after(self, Place { base, block, panel }: Place) -> Place {
-        if panel + 1 < self.panels {
-            Place { base: base.wrapping_add(self.panel_bytes), block, panel: panel + 1 }
-        } else {
-            let back = (self.panels - 1) * self.panel_bytes;
-            Place { base: base.wrapping_sub(back).wrapping_add(self.super_block), block: block + 1, panel: 0 }
-        }
-    }
-
-    /// The super-block that is `jobs` further on, in these panels or in those behind them.
-    #[inline(always)]
-    fn ahead(self, place: Place, jobs: usize, all: usize) -> *const u8 {
-        let job = place.block * self.panels + place.panel + jobs;
-        let (job, next) = if job < all { (job, 0) } else { (job - all, self.panels * self.panel_bytes) };
+    fn place(self, job: usize) -> Place {
+        let (job, behind) = match job.checked_sub(self.blocks * self.panels) {
+            Some(job) => (job, self.panels * self.panel_bytes),
+            None => (job, 0),
+        };
         let (block, panel) = (job / self.panels, job % self.panels);
-        self.panel.wrapping_add(next + panel * self.panel_bytes + block * self.super_block)
+        let at = behind + panel * self.panel_bytes + block * self.super_block;
+        Place { base: self.panel.wrapping_add(at), block, panel }
     }
 }
 
@@ -283,69 +268,46 @@ impl Drop for Unit {
     }
 }
 
-/// A type whose codes, times their scales, fit two planes of bytes.
+/// A type whose codes, times their scales, fit two planes of bytes. What is given serves codes of at most five bits with scales of six, as of
+/// [`Minima`](super::super_block::Minima).
 trait Planes: SuperBlock {
     /// Bits by which the high plane is shifted.
-    const SHIFT: u32;
+    const SHIFT: u32 = 3;
     /// Whether the high plane is signed; the low one never is.
-    const SIGNED: bool;
+    const SIGNED: bool = false;
 
     /// Multiplies codes and scales of the 64 inputs from `64 * step` on of the super-block at `base`.
     ///
+    /// The upper and the lower three bits of a scale apart no product leaves its byte, and one instruction multiplies two.
+    ///
     /// # Safety
     /// A super-block lies there, and `step` is below four.
-    unsafe fn expand_step(simd: Zmm<true>, base: *const u8, step: usize, planes: &mut StepPlanes);
-}
-
-/// Codes of at most five bits times scales of six: the upper and the lower three bits of a scale apart, so that no product leaves its byte and
-/// one instruction multiplies two.
-///
-/// # Safety
-/// As [`Planes::expand`].
-#[inline(always)]
-unsafe fn expand_minima<B: SuperBlock>(simd: Zmm<true>, base: *const u8, step: usize, planes: &mut StepPlanes) {
-    let [low, high] = planes;
-    // SAFETY: the token proves support; the caller's contract.
-    unsafe {
-        let three_bits = _mm512_set1_epi16(7);
-        for half in 0..2 {
-            let sub = step * 2 + half;
-            let scales = simd.load_unsigned(base.add(q4_k::SCALES + sub * LANES));
-            let scales = _mm512_or_si512(scales, _mm512_slli_epi32::<16>(scales));
-            let (lower, upper) = (_mm512_and_si512(scales, three_bits), _mm512_srli_epi16::<3>(scales));
-            for eight in 0..4 {
-                let (first, second) = B::expand(simd, base.add(B::CODES), sub, eight, 0);
-                let at = half * 8 + eight * 2;
-                low[at] = _mm512_mullo_epi16(first, lower);
-                high[at] = _mm512_mullo_epi16(first, upper);
-                low[at + 1] = _mm512_mullo_epi16(second, lower);
-                high[at + 1] = _mm512_mullo_epi16(second, upper);
+    #[inline(always)]
+    unsafe fn expand_step(simd: Zmm<true>, base: *const u8, step: usize, [low, high]: &mut StepPlanes) {
+        // SAFETY: the token proves support; the caller's contract.
+        unsafe {
+            let three_bits = _mm512_set1_epi16(7);
+            for half in 0..2 {
+                let sub = step * 2 + half;
+                let scales = simd.load_unsigned(base.add(q4_k::SCALES + sub * LANES));
+                let scales = _mm512_or_si512(scales, _mm512_slli_epi32::<16>(scales));
+                let (lower, upper) = (_mm512_and_si512(scales, three_bits), _mm512_srli_epi16::<3>(scales));
+                for eight in 0..4 {
+                    let (first, second) = Self::expand(simd, base.add(Self::CODES), sub, eight, 0);
+                    let at = half * 8 + eight * 2;
+                    low[at] = _mm512_mullo_epi16(first, lower);
+                    high[at] = _mm512_mullo_epi16(first, upper);
+                    low[at + 1] = _mm512_mullo_epi16(second, lower);
+                    high[at + 1] = _mm512_mullo_epi16(second, upper);
+                }
             }
         }
     }
 }
 
-impl Planes for Q4K {
-    const SHIFT: u32 = 3;
-    const SIGNED: bool = false;
+impl Planes for Q4K {}
 
-    #[inline(always)]
-    unsafe fn expand_step(simd: Zmm<true>, base: *const u8, step: usize, planes: &mut StepPlanes) {
-        // SAFETY: the caller's contract.
-        unsafe { expand_minima::<Self>(simd, base, step, planes) }
-    }
-}
-
-impl Planes for Q5K {
-    const SHIFT: u32 = 3;
-    const SIGNED: bool = false;
-
-    #[inline(always)]
-    unsafe fn expand_step(simd: Zmm<true>, base: *const u8, step: usize, planes: &mut StepPlanes) {
-        // SAFETY: the caller's contract.
-        unsafe { expand_minima::<Self>(simd, base, step, planes) }
-    }
-}
+impl Planes for Q5K {}
 
 impl Planes for Q6K {
     const SHIFT: u32 = 8;
@@ -353,10 +315,9 @@ impl Planes for Q6K {
 
     /// Codes of -32 to 31 times signed scales have fourteen bits.
     #[inline(always)]
-    unsafe fn expand_step(simd: Zmm<true>, base: *const u8, step: usize, planes: &mut StepPlanes) {
+    unsafe fn expand_step(simd: Zmm<true>, base: *const u8, step: usize, [low, high]: &mut StepPlanes) {
         /// `(a & mask) | b`
         const SELECT_OR: i32 = 0xea;
-        let [low, high] = planes;
         // SAFETY: the token proves support; the caller's contract.
         unsafe {
             let zero_code = _mm512_set1_epi8(32);
@@ -385,6 +346,8 @@ impl Planes for Q6K {
     }
 }
 
+/// Clears the sums.
+///
 /// # Safety
 /// The unit is set up.
 #[inline(always)]
@@ -397,26 +360,41 @@ unsafe fn zero() {
             "tilezero tmm2",
             "tilezero tmm3",
             options(nostack, preserves_flags, nomem)
-        )
-    };
+        );
+    }
 }
 
-/// Adds products of a step, of one tile of rows.
+/// Loads the planes of a step.
 ///
 /// # Safety
-/// The unit is set up; the planes and the activations of so many rows are readable.
+/// The unit is set up.
 #[inline(always)]
-unsafe fn multiply_one<B: Planes>(planes: *const [__m512i; 16], activations: *const i8) {
+unsafe fn load(planes: &StepPlanes) {
+    // SAFETY: the caller's contract; a plane is sixteen lines.
+    unsafe {
+        asm!(
+            "tileloadd tmm6, [{planes} + {line}]",
+            "tileloadd tmm7, [{planes} + {line} + 1024]",
+            planes = in(reg) planes,
+            line = in(reg) 64_usize,
+            options(nostack, preserves_flags, readonly)
+        );
+    }
+}
+
+/// Adds the products of tile `TILE` of the two with the planes that were loaded to its sums.
+///
+/// # Safety
+/// The unit is set up; as many rows of 64 activations are readable.
+#[inline(always)]
+unsafe fn multiply<B: Planes, const TILE: usize>(activations: *const i8) {
     macro_rules! multiply {
-        ($high:literal) => {
+        ($low:literal, $high:literal, $rows:literal, $signed:literal) => {
             asm!(
-                "tileloadd tmm4, [{activations} + {line}]",
-                "tileloadd tmm6, [{planes} + {line}]",
-                "tdpbsud tmm0, tmm4, tmm6",
-                "tileloadd tmm7, [{planes} + {line} + 1024]",
-                concat!($high, " tmm1, tmm4, tmm7"),
+                concat!("tileloadd ", $rows, ", [{activations} + {line}]"),
+                concat!("tdpbsud ", $low, ", ", $rows, ", tmm6"),
+                concat!($signed, " ", $high, ", ", $rows, ", tmm7"),
                 activations = in(reg) activations,
-                planes = in(reg) planes,
                 line = in(reg) 64_usize,
                 options(nostack, preserves_flags, readonly)
             )
@@ -424,82 +402,38 @@ unsafe fn multiply_one<B: Planes>(planes: *const [__m512i; 16], activations: *co
     }
     // SAFETY: the caller's contract.
     unsafe {
-        if B::SIGNED {
-            multiply!("tdpbssd");
-        } else {
-            multiply!("tdpbsud");
+        match (TILE, B::SIGNED) {
+            (0, false) => multiply!("tmm0", "tmm1", "tmm4", "tdpbsud"),
+            (0, true) => multiply!("tmm0", "tmm1", "tmm4", "tdpbssd"),
+            (_, false) => multiply!("tmm2", "tmm3", "tmm5", "tdpbsud"),
+            (_, true) => multiply!("tmm2", "tmm3", "tmm5", "tdpbssd"),
         }
     }
 }
 
-/// Adds products of a step, of two tiles of rows.
+/// Stores the sums of tile `TILE` of the two, by plane.
 ///
 /// # Safety
-/// As [`multiply_one`].
+/// The unit is set up.
 #[inline(always)]
-unsafe fn multiply_two<B: Planes>(planes: *const [__m512i; 16], activations: *const i8, second: *const i8) {
-    macro_rules! multiply {
-        ($high:literal) => {
+unsafe fn store<const TILE: usize>(dots: &mut [[__m512i; MAX_ROW_TILE]; 2]) {
+    macro_rules! store {
+        ($low:literal, $high:literal) => {
             asm!(
-                "tileloadd tmm4, [{activations} + {line}]",
-                "tileloadd tmm6, [{planes} + {line}]",
-                "tdpbsud tmm0, tmm4, tmm6",
-                "tileloadd tmm5, [{second} + {line}]",
-                "tdpbsud tmm2, tmm5, tmm6",
-                "tileloadd tmm7, [{planes} + {line} + 1024]",
-                concat!($high, " tmm1, tmm4, tmm7"),
-                concat!($high, " tmm3, tmm5, tmm7"),
-                activations = in(reg) activations,
-                second = in(reg) second,
-                planes = in(reg) planes,
+                concat!("tilestored [{dots} + {line}], ", $low),
+                concat!("tilestored [{dots} + {line} + 1024], ", $high),
+                dots = in(reg) dots,
                 line = in(reg) 64_usize,
-                options(nostack, preserves_flags, readonly)
+                options(nostack, preserves_flags)
             )
         };
     }
-    // SAFETY: the caller's contract.
+    // SAFETY: the caller's contract; a plane of sums has room for sixteen rows.
     unsafe {
-        if B::SIGNED {
-            multiply!("tdpbssd");
-        } else {
-            multiply!("tdpbsud");
+        match TILE {
+            0 => store!("tmm0", "tmm1"),
+            _ => store!("tmm2", "tmm3"),
         }
-    }
-}
-
-/// Stores the sums of the first tile of rows, both planes.
-///
-/// # Safety
-/// The unit is set up; there is room for so many rows.
-#[inline(always)]
-unsafe fn store_one(dots: *mut [__m512i; MAX_ROW_TILE]) {
-    // SAFETY: the caller's contract.
-    unsafe {
-        asm!(
-            "tilestored [{dots} + {line}], tmm0",
-            "tilestored [{dots} + {line} + 1024], tmm1",
-            dots = in(reg) dots,
-            line = in(reg) 64_usize,
-            options(nostack, preserves_flags)
-        );
-    }
-}
-
-/// The same of the second.
-///
-/// # Safety
-/// As [`store_one`].
-#[inline(always)]
-unsafe fn store_two(dots: *mut [__m512i; MAX_ROW_TILE]) {
-    // SAFETY: the caller's contract.
-    unsafe {
-        asm!(
-            "tilestored [{dots} + {line}], tmm2",
-            "tilestored [{dots} + {line} + 1024], tmm3",
-            dots = in(reg) dots,
-            line = in(reg) 64_usize,
-            options(nostack, preserves_flags)
-        );
     }
 }
 
