@@ -16,7 +16,7 @@ use crate::exposition::Samples;
 use crate::launcher::Launcher;
 use crate::options::write;
 use crate::server::Server;
-use traffic::{End, KINDS, Request};
+use traffic::{End, KINDS, LONG_ANSWER, Request};
 use verdict::{Look, Verdict};
 
 /// Small, so that they are met: requests at once, and waiting.
@@ -155,14 +155,16 @@ fn start(options: &Options) -> Result<Server> {
     Server::start(&mut command, &options.out.join("soak.log"), "/ready")
 }
 
-/// Times, kinds and seeds of all visits: a Poisson stream, and bursts into it.
+/// Times, kinds and seeds of all visits: a Poisson stream, and bursts into it. A burst begins with as many long answers as run at once: whether
+/// the cache is full at times is not left to chance, which a fast machine would win.
 fn schedule(chance: &mut Chance, rate: f64, span: Duration) -> Vec<(Duration, usize, u64)> {
     let weights: Vec<u32> = KINDS.iter().map(|kind| kind.weight).collect();
     let mut times = poisson(chance, rate, span);
     let bursts = poisson(chance, 1.0 / BETWEEN_BURSTS.as_secs_f64(), span);
-    times.extend(bursts.into_iter().flat_map(|at| std::iter::repeat_n(at, BURST)));
-    times.sort();
-    let mut visits: Vec<_> = times.into_iter().map(|at| (at, chance.weighted(&weights), chance.next())).collect();
+    let long = bursts.iter().flat_map(|&at| std::iter::repeat_n(at, MAX_BATCH));
+    let mut visits: Vec<_> = long.map(|at| (at, LONG_ANSWER, chance.next())).collect();
+    times.extend(bursts.iter().flat_map(|&at| std::iter::repeat_n(at, BURST - MAX_BATCH)));
+    visits.extend(times.into_iter().map(|at| (at, chance.weighted(&weights), chance.next())));
     // A short soak may miss the rare kinds by chance: each comes once at least, in the first half.
     for kind in 0..KINDS.len() {
         if !visits.iter().any(|&(_, known, _)| known == kind) {
@@ -253,7 +255,7 @@ impl Ledger {
 
 #[cfg(test)]
 mod tests {
-    use super::{BURST, Ledger, schedule};
+    use super::{BURST, Ledger, MAX_BATCH, schedule};
     use crate::arrivals::Chance;
     use crate::asking::{Answered, Refusal};
     use crate::http::tests::{scripted, streamed};
@@ -271,6 +273,9 @@ mod tests {
         }
         let together = visits.chunk_by(|(one, ..), (other, ..)| one == other).map(<[_]>::len).max();
         assert!(together >= Some(BURST), "{together:?}");
+        for burst in visits.chunk_by(|(one, ..), (other, ..)| one == other).filter(|visits| visits.len() >= BURST) {
+            assert!(burst[..MAX_BATCH].iter().all(|&(_, kind, _)| KINDS[kind].name == "asks for a long answer"));
+        }
     }
 
     #[test]

@@ -44,10 +44,13 @@ pub(super) struct Request {
     pub(super) body: Value,
 }
 
+/// Which of [`KINDS`] fills a small cache when a few of it come at once.
+pub(super) const LONG_ANSWER: usize = 0;
+
 pub(super) const KINDS: &[Kind] = &[
+    Kind { name: "asks for a long answer", weight: 14, act: asks_for_much },
     Kind { name: "asks and reads", weight: 40, act: asks },
     Kind { name: "asks with a long prompt", weight: 5, act: asks_at_length },
-    Kind { name: "asks for a long answer", weight: 14, act: asks_for_much },
     Kind { name: "leaves while it reads", weight: 14, act: leaves },
     Kind { name: "leaves before the answer", weight: 6, act: vanishes },
     Kind { name: "leaves within its request", weight: 4, act: breaks_off },
@@ -147,7 +150,8 @@ fn asks_at_length(endpoint: &Endpoint, chance: &mut Chance) -> Result<End> {
 /// Two of them fill a small cache together.
 fn asks_for_much(endpoint: &Endpoint, chance: &mut Chance) -> Result<End> {
     let mut request = request(chance);
-    request.body["max_tokens"] = json!(200 + chance.below(60));
+    request.body.as_object_mut().expect("a request's body is an object").remove("stop");
+    request.body["max_tokens"] = json!(300 + chance.below(60));
     send(endpoint, request)
 }
 
