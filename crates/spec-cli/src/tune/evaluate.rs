@@ -244,7 +244,7 @@ fn settings(longest: usize) -> Vec<(String, String)> {
     let mut settings = vec![("fixed:0".to_owned(), "--draft none".to_owned())];
     settings.extend((1..=LONGEST).map(|length| (format!("fixed:{length}"), format!("--draft-len {length}"))));
     let most = |usual: usize| usual.min(longest).max(1);
-    for name in [format!("additive:{}", most(8)), "by-prompt-length:256".to_owned(), format!("goodput:{}", most(16))] {
+    for name in [format!("additive:{}", most(8)), "by-prompt-length:256".to_owned(), format!("goodput:{}", most(32))] {
         let flags = format!("--length-policy {name}");
         settings.push((name, flags));
     }

@@ -112,7 +112,7 @@ impl Goodput {
 
 impl Default for Goodput {
     fn default() -> Self {
-        Self::new(16)
+        Self::new(32)
     }
 }
 

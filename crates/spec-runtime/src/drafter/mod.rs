@@ -3,6 +3,7 @@
 mod cached;
 mod chooser;
 mod copying;
+mod edited;
 mod growing;
 mod lane;
 mod model;

@@ -3,7 +3,8 @@ use std::hash::{BuildHasherDefault, Hasher};
 
 use spec_core::{DraftCost, DraftTree, NodeId, Origin, Token};
 
-use super::copying::{continuation, copied};
+use super::copying::copied;
+use super::edited::{Copying, Edits};
 use super::{Class, DraftContext, Drafter, GenerationId};
 use crate::RuntimeError;
 
@@ -14,7 +15,8 @@ const SHORTEST: usize = 2;
 /// Prompt look-up: the tokens that followed the latest earlier occurrence of the last 4, 3 or 2 tokens.
 ///
 /// Where the text departs from what it was copying, as an edited document does at a replaced word, the copying resumes behind the
-/// replacement: at the next token of the original first, then wherever nearby the text agrees with it again.
+/// replacement: at the next token of the original first, then wherever nearby the text agrees with it again. From then on the same tokens are
+/// expected to be replaced alike, so that a word is renamed everywhere once it was in one place.
 ///
 /// One hash look-up per length and round, one insertion per length and token; memory grows with the
 /// text, at most three entries a token.
@@ -27,74 +29,9 @@ pub struct NgramDrafter {
 struct State {
     index: Index,
     copying: Option<Copying>,
-    /// How the last proposal came about.
-    source: Source,
-}
-
-/// Behind what a chain was proposed.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Source {
-    /// So many equal tokens.
-    Match(usize),
-    /// So many tokens since the text departed from what it was copying.
-    Departure(usize),
-}
-
-impl Default for Source {
-    fn default() -> Self {
-        Self::Match(0)
-    }
-}
-
-/// A stretch of the text that is being copied.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Copying {
-    /// The position whose token is expected next.
-    source: usize,
-    /// Length of the text that it was expected behind.
-    at: usize,
-    /// Tokens copied so far.
-    run: usize,
-    /// Tokens since the text departed from the original; 0 while they agree.
-    lost: usize,
-}
-
-impl Copying {
-    /// Tokens that must have been copied for a departure to be taken for an edit.
-    const RUN: usize = 4;
-    /// Departed tokens after which the copy is given up.
-    const LOST: usize = 8;
-    /// How far before and behind the expected position the text is looked for.
-    const NEAR: (usize, usize) = (3, 12);
-
-    /// Follows the text as it has grown; `None` once the original is lost.
-    fn follow(mut self, tokens: &[Token]) -> Option<Self> {
-        for &token in &tokens[self.at.min(tokens.len())..] {
-            if tokens[self.source] == token {
-                self.source += 1;
-                self.run += 1;
-                self.lost = 0;
-            } else {
-                if self.run < Self::RUN || self.lost == Self::LOST {
-                    return None;
-                }
-                // One token in the place of another is the likeliest edit. When that was not it, look around.
-                let from = self.source.saturating_sub(Self::NEAR.0);
-                let near = (from..(self.source + Self::NEAR.1).min(self.at)).filter(|&place| tokens[place] == token);
-                let nearest = near.min_by_key(|place| place.abs_diff(self.source));
-                self.source = match nearest.filter(|_| self.lost > 0) {
-                    Some(place) => place + 1,
-                    None => self.source + 1,
-                };
-                self.lost += 1;
-            }
-            self.at += 1;
-            if self.source >= self.at {
-                return None;
-            }
-        }
-        Some(self)
-    }
+    edits: Edits,
+    /// Of the last proposal, by token.
+    classes: Vec<Class>,
 }
 
 impl NgramDrafter {
@@ -107,6 +44,68 @@ impl NgramDrafter {
 /// Classes of tokens proposed behind a departure: the first one, and those behind it.
 const RESUMED: u8 = 32;
 const RESUMED_FURTHER: u8 = 48;
+/// Classes of the first token of an edit that was made before: behind the same token, and behind others. And that of its further tokens.
+const EDITED_HERE: Class = Class { index: 58, prior: 0.97 };
+const EDITED_ELSEWHERE: Class = Class { index: 59, prior: 0.7 };
+const EDITED_FURTHER: Class = Class { index: 60, prior: 0.97 };
+
+/// Behind what a chain is proposed.
+#[derive(Clone, Copy, Debug)]
+enum Behind {
+    /// So many equal tokens.
+    Match(usize),
+    /// So many tokens since the text departed from what it was copying.
+    Departure(usize),
+}
+
+impl Behind {
+    /// The class of a copied token, so deep in the chain.
+    fn class(self, depth: usize) -> Class {
+        match self {
+            Self::Match(length) => copied(length + depth),
+            // The first token tells whether the copy goes on here; those behind it then mostly agree.
+            Self::Departure(lost) if depth == 0 => {
+                Class { index: RESUMED + lost as u8, prior: 0.5 / (0.5 + lost as f64) }
+            }
+            Self::Departure(_) => Class { index: RESUMED_FURTHER + depth.min(8) as u8, prior: 0.85 },
+        }
+    }
+}
+
+/// The rest of an edit and then the text from position `source` on with the edits that it has seen: `budget` tokens, or up to the first
+/// end token, with their classes where an edit made them.
+fn edited(
+    tokens: &[Token],
+    rest: &[Token],
+    mut source: usize,
+    edits: &Edits,
+    budget: usize,
+    end_ids: &[Token],
+) -> Vec<(Token, Option<Class>)> {
+    let mut chain: Vec<(Token, Option<Class>)> = Vec::with_capacity(budget);
+    chain.extend(rest.iter().map(|&token| (token, Some(EDITED_FURTHER))));
+    let ends = |&(token, _): &(Token, Option<Class>)| end_ids.contains(&token);
+    while chain.len() < budget && !chain.last().is_some_and(ends) {
+        let before = chain.last().map(|&(token, _)| token).or(tokens.last().copied());
+        let known = before.and_then(|before| edits.find(before, tokens.get(source..)?));
+        let Some((edit, here)) = known else {
+            // A match near the end of the text goes on into the draft itself: the text repeats.
+            let token = tokens.get(source).or_else(|| chain.get(source - tokens.len()).map(|(token, _)| token));
+            let Some(&token) = token else { break };
+            chain.push((token, None));
+            source += 1;
+            continue;
+        };
+        let first = if here { EDITED_HERE } else { EDITED_ELSEWHERE };
+        chain.extend(
+            edit.new.iter().enumerate().map(|(at, &token)| (token, Some(if at == 0 { first } else { EDITED_FURTHER }))),
+        );
+        source += edit.old.len();
+    }
+    let end = chain.iter().position(ends).map_or(chain.len(), |end| end + 1);
+    chain.truncate(end.min(budget));
+    chain
+}
 
 /// Where each n-gram ended last. Keys are hashes; a hit is checked against the text.
 #[derive(Debug, Default)]
@@ -177,15 +176,8 @@ impl Drafter for NgramDrafter {
     }
 
     fn class(&self, generation: GenerationId, node: NodeId) -> Class {
-        let depth = node.index();
-        match self.states.get(&generation).map(|state| state.source).unwrap_or_default() {
-            Source::Match(length) => copied(length + depth),
-            // The first token tells whether the copy goes on here; those behind it then mostly agree.
-            Source::Departure(lost) if depth == 0 => {
-                Class { index: RESUMED + lost as u8, prior: 0.5 / (0.5 + lost as f64) }
-            }
-            Source::Departure(_) => Class { index: RESUMED_FURTHER + depth.min(8) as u8, prior: 0.85 },
-        }
+        let class = self.states.get(&generation).and_then(|state| state.classes.get(node.index())).copied();
+        class.unwrap_or(copied(SHORTEST))
     }
 
     fn read(&mut self, generation: GenerationId, prompt: &[Token]) {
@@ -193,26 +185,29 @@ impl Drafter for NgramDrafter {
     }
 
     fn draft(&mut self, context: DraftContext<'_>) -> Result<DraftTree, RuntimeError> {
-        let State { index, copying, source } = self.states.entry(context.generation).or_default();
-        index.extend(context.tokens);
-        let followed = copying.take().filter(|copy| copy.at <= context.tokens.len());
-        *copying = followed.and_then(|copy| copy.follow(context.tokens));
-        let resumed = copying.filter(|copy| copy.lost > 0);
-        let start = match (index.look_up(context.tokens), resumed) {
-            // A long match outweighs a departed copy, a short one does not.
-            (Some((start, n)), None) | (Some((start, n @ LONGEST)), Some(_)) => {
+        let State { index, copying, edits, classes } = self.states.entry(context.generation).or_default();
+        let tokens = context.tokens;
+        index.extend(tokens);
+        let followed = copying.take().filter(|copy| copy.at <= tokens.len());
+        *copying = followed.and_then(|copy| copy.follow(tokens, edits));
+        let (rest, source) = copying.map_or((&[][..], 0), |copy| copy.next(tokens, edits));
+        let is_sure = |copy: &Copying| !rest.is_empty() || (copy.lost() == 0 && copy.run >= LONGEST);
+        let (start, behind) = match (*copying, index.look_up(tokens)) {
+            (Some(copy), _) if is_sure(&copy) => (source, Behind::Match(copy.run)),
+            // A long match outweighs a departed copy, a short one does not; the copy may still be found again.
+            (Some(copy), Some((start, n @ LONGEST))) if copy.lost() > 0 => (start, Behind::Match(n)),
+            (Some(copy), _) if copy.lost() > 0 => (source, Behind::Departure(copy.lost())),
+            (_, Some((start, n))) => {
                 let run = copying.filter(|copy| copy.source == start).map_or(n, |copy| copy.run.max(n));
-                *copying = Some(Copying { source: start, at: context.tokens.len(), run, lost: 0 });
-                *source = Source::Match(run);
-                start
+                *copying = Some(Copying::new(start, tokens.len(), run));
+                (start, Behind::Match(run))
             }
-            (_, Some(copy)) => {
-                *source = Source::Departure(copy.lost);
-                copy.source
-            }
-            (None, None) => return Ok(DraftTree::new()),
+            (_, None) => return Ok(DraftTree::new()),
         };
-        let draft = continuation(context.tokens, start, context.budget, context.end_ids);
+        let draft = edited(tokens, rest, start, edits, context.budget, context.end_ids);
+        classes.clear();
+        classes.extend(draft.iter().enumerate().map(|(depth, &(_, edited))| edited.unwrap_or(behind.class(depth))));
+        let draft: Vec<Token> = draft.into_iter().map(|(token, _)| token).collect();
         Ok(DraftTree::chain(&draft, Origin::Fixed))
     }
 
@@ -292,6 +287,73 @@ mod tests {
         // A text of its own is not forced back.
         text.extend(200..220);
         assert!(draft(&mut drafter, &text, 2).is_empty());
+    }
+
+    /// The draft behind `copied`, with the original before it, and the classes of its tokens.
+    fn edited_draft(original: &[Token], copied: &[Token], budget: usize) -> (Vec<Token>, Vec<u8>) {
+        let mut drafter = NgramDrafter::new();
+        let mut tokens = Vec::new();
+        // As rounds do, some tokens at a time.
+        for end in (original.len()..original.len() + copied.len()).step_by(3).chain([original.len() + copied.len()]) {
+            let text = [original, copied].concat();
+            tokens = draft(&mut drafter, &text[..end], budget);
+        }
+        let classes = drafter.states[&GenerationId(1)].classes.iter().map(|class| class.index).collect();
+        (tokens, classes)
+    }
+
+    const ORIGINAL: [Token; 18] = [10, 11, 12, 13, 50, 14, 15, 16, 50, 17, 13, 50, 18, 19, 20, 13, 50, 21];
+
+    #[test]
+    fn what_was_replaced_once_is_replaced_again() {
+        let (draft, classes) = edited_draft(&ORIGINAL, &[10, 11, 12, 13, 77, 14], 11);
+        assert_eq!(draft, [15, 16, 77, 17, 13, 77, 18, 19, 20, 13, 77]);
+        let index_of = |class: Class| class.index;
+        assert_eq!(classes[2], index_of(EDITED_ELSEWHERE), "16 stood before it, and 13 does where it was seen");
+        assert_eq!([classes[5], classes[10]], [index_of(EDITED_HERE); 2]);
+        assert!(classes[0] < RESUMED && classes[3] < RESUMED);
+    }
+
+    #[test]
+    fn several_tokens_are_replaced_by_several_and_a_begun_edit_is_ended() {
+        let original: Vec<Token> =
+            ORIGINAL.iter().flat_map(|&token| if token == 50 { vec![50, 51] } else { vec![token] }).collect();
+        let (draft, classes) =
+            edited_draft(&original, &[10, 11, 12, 13, 77, 78, 79, 14, 15, 16, 77, 78, 79, 17, 13, 77], 5);
+        assert_eq!(draft, [78, 79, 18, 19, 20]);
+        assert_eq!(classes[..2], [EDITED_FURTHER.index; 2]);
+        assert!(classes[2] < RESUMED);
+    }
+
+    #[test]
+    fn what_was_deleted_is_deleted_again() {
+        let (draft, _) = edited_draft(&ORIGINAL, &[10, 11, 12, 13, 14, 15, 16, 17, 13], 5);
+        assert_eq!(draft, [18, 19, 20, 13, 21]);
+    }
+
+    #[test]
+    fn where_an_edit_was_not_made_it_is_not_expected_again() {
+        let (draft, _) = edited_draft(&ORIGINAL, &[10, 11, 12, 13, 77, 14, 15, 16, 77, 17, 13, 50, 18], 5);
+        assert_eq!(draft, [19, 20, 13, 50, 21], "behind 13 it was made first, and then not");
+    }
+
+    #[test]
+    fn an_edit_keeps_to_the_budget_and_to_the_end_of_the_text() {
+        let mut original = ORIGINAL;
+        original[13] = 99;
+        let (draft, _) = edited_draft(&original, &[10, 11, 12, 13, 77, 14], 30);
+        assert_eq!(draft, [15, 16, 77, 17, 13, 77, 18, 99]);
+        let (draft, _) = edited_draft(&original, &[10, 11, 12, 13, 77, 78, 14, 15, 16], 1);
+        assert_eq!(draft, [77]);
+    }
+
+    #[test]
+    fn a_copy_under_way_is_gone_on_with_where_its_end_occurred_later_too() {
+        // 13 14 15 16 occurs twice; the text copies the first, eight tokens long by now.
+        let text = [10, 11, 12, 13, 14, 15, 16, 20, 21, 22, 13, 14, 15, 16, 30, 31, 10, 11, 12, 13, 14, 15, 16];
+        let mut drafter = NgramDrafter::new();
+        draft(&mut drafter, &text[..19], 2);
+        assert_eq!(draft(&mut drafter, &text, 2), [20, 21]);
     }
 
     #[test]

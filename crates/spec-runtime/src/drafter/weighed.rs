@@ -31,7 +31,9 @@ pub(super) struct Candidate {
     pub(super) token: Token,
     pub(super) parent: Option<usize>,
     pub(super) origin: Origin,
-    /// Probability that it and all above it are accepted.
+    /// Probability that it is accepted once all above it are, as its drafters see it.
+    pub(super) odds: f64,
+    /// Probability that it and all above it are accepted, beside its siblings.
     pub(super) survival: f64,
     /// Kept whatever it is worth: its drafter is on trial.
     pub(super) trial: bool,
@@ -60,7 +62,6 @@ impl Round {
         for (id, node) in tree.nodes() {
             let parent = node.parent.map(|parent| places[parent.index()]);
             let (class, odds) = expect(id);
-            let survival = odds * parent.map_or(1.0, |parent| self.nodes[parent].survival);
             let same = |candidate: &Candidate| candidate.parent == parent && candidate.token == node.token;
             let place = match self.nodes.iter().position(same) {
                 Some(place) => place,
@@ -70,15 +71,27 @@ impl Round {
                         spec_core::NodeKind::Sampled(_) => Origin::Fixed,
                     };
                     let (token, by) = (node.token, SmallVec::new());
-                    self.nodes.push(Candidate { token, parent, origin, survival: 0.0, trial: false, by });
+                    self.nodes.push(Candidate { token, parent, origin, odds: 0.0, survival: 0.0, trial: false, by });
                     self.nodes.len() - 1
                 }
             };
             let candidate = &mut self.nodes[place];
-            candidate.survival = candidate.survival.max(survival);
+            candidate.odds = candidate.odds.max(odds);
             candidate.trial |= trial;
             candidate.by.push((by, class));
             places.push(place);
+        }
+        self.settle();
+    }
+
+    /// Works out what survives. Of siblings one is accepted at most: the likelier ones leave the others what is left.
+    fn settle(&mut self) {
+        for index in 0..self.nodes.len() {
+            let Candidate { parent, odds, .. } = self.nodes[index];
+            let siblings = self.nodes.iter().enumerate().filter(|&(_, other)| other.parent == parent);
+            let likelier = siblings.filter(|&(at, other)| other.odds > odds || (other.odds == odds && at < index));
+            let left = (1.0 - likelier.map(|(_, other)| other.odds).sum::<f64>()).max(0.0);
+            self.nodes[index].survival = odds.min(left) * parent.map_or(1.0, |parent| self.nodes[parent].survival);
         }
     }
 
@@ -168,4 +181,25 @@ pub(super) fn best(prices: &Prices, rounds: &[(&Round, usize)], fixed: &[&Round]
     }
     kept.iter_mut().for_each(|nodes| nodes.sort_unstable());
     kept
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn of_siblings_one_is_accepted_at_most() {
+        let mut round = Round { base: 0, alone: true, nodes: Vec::new(), asked: vec![Asked::default(); 2] };
+        let odds = |odds: f64| move |_| (Class { index: 0, prior: odds }, odds);
+        round.add(&DraftTree::chain(&[1, 2, 3], Origin::Fixed), 0, false, odds(0.9));
+        let survivals = |round: &Round| round.nodes.iter().map(|node| node.survival).collect::<Vec<_>>();
+        let close = |found: Vec<f64>, wanted: &[f64]| {
+            assert_eq!(found.len(), wanted.len());
+            assert!(found.iter().zip(wanted).all(|(a, b)| (a - b).abs() < 1e-12), "{found:?}, not {wanted:?}");
+        };
+        close(survivals(&round), &[0.9, 0.81, 0.729]);
+        // Surer of another second token: the first one's is what that leaves, and so is all behind it.
+        round.add(&DraftTree::chain(&[1, 7, 8], Origin::Fixed), 1, false, odds(0.95));
+        close(survivals(&round), &[0.95, 0.95 * 0.05, 0.95 * 0.05 * 0.9, 0.95 * 0.95, 0.95 * 0.95 * 0.95]);
+    }
 }

@@ -1,0 +1,173 @@
+//! A stretch of earlier text that is being copied, and the edits that are made to it on the way.
+
+use std::collections::HashMap;
+
+use smallvec::SmallVec;
+use spec_core::Token;
+
+/// What the text put in the place of other tokens while it was copying. A renamed variable is renamed again: the same tokens are expected to be
+/// replaced alike, behind the same token above all.
+#[derive(Debug, Default)]
+pub(super) struct Edits {
+    /// By the first token that was replaced, latest last.
+    edits: HashMap<Token, SmallVec<[Edit; 1]>>,
+}
+
+/// Of an edit that left the tokens as they are, `new` is `old`.
+#[derive(Debug)]
+pub(super) struct Edit {
+    /// The text's token before it.
+    before: Token,
+    /// What stands in the original, and is not empty.
+    pub(super) old: SmallVec<[Token; 4]>,
+    /// What the text has in its place, perhaps nothing.
+    pub(super) new: SmallVec<[Token; 4]>,
+}
+
+impl Edits {
+    /// Edits of one token that are remembered: the latest.
+    const EACH: usize = 4;
+
+    /// What is expected to become of the `original`'s first tokens behind `before`, and whether that has been seen behind just this token.
+    /// `None`: they stay.
+    pub(super) fn find(&self, before: Token, original: &[Token]) -> Option<(&Edit, bool)> {
+        let fitting = self.edits.get(original.first()?)?.iter().rev().filter(|edit| original.starts_with(&edit.old));
+        let (mut latest, mut here) = (None, None);
+        for edit in fitting {
+            latest = latest.or(Some(edit));
+            here = here.or(Some(edit).filter(|edit| edit.before == before));
+        }
+        here.map(|edit| (edit, true)).or(latest.map(|edit| (edit, false))).filter(|(edit, _)| edit.old != edit.new)
+    }
+
+    /// Remembers that `old` became `new` behind `before`.
+    fn learn(&mut self, before: Token, old: &[Token], new: &[Token]) {
+        let Some(&first) = old.first() else { return };
+        let known = self.edits.entry(first).or_default();
+        known.retain(|edit| edit.before != before || edit.old[..] != *old);
+        if known.len() == Self::EACH {
+            known.remove(0);
+        }
+        known.push(Edit { before, old: old.into(), new: new.into() });
+    }
+}
+
+/// A stretch of the text that is being copied.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Copying {
+    /// The position whose token is expected next.
+    pub(super) source: usize,
+    /// Length of the text that it was expected behind.
+    pub(super) at: usize,
+    /// Tokens copied so far.
+    pub(super) run: usize,
+    /// Where the text departed from the original; `None` while they agree.
+    departed: Option<Departure>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Departure {
+    /// The first token of the original that was not copied.
+    source: usize,
+    /// The text's in its place.
+    at: usize,
+}
+
+impl Copying {
+    /// Tokens that must have been copied for a departure to be taken for an edit.
+    const RUN: usize = 4;
+    /// Departed tokens after which the copy is given up.
+    const LOST: usize = 8;
+    /// How far before and behind the expected position the text is looked for.
+    const NEAR: (usize, usize) = (3, 12);
+
+    /// A text of length `at` that goes on as it does at `source`, which `run` equal tokens say.
+    pub(super) fn new(source: usize, at: usize, run: usize) -> Self {
+        Self { source, at, run, departed: None }
+    }
+
+    /// Tokens since the text departed from the original; 0 while they agree.
+    pub(super) fn lost(&self) -> usize {
+        self.departed.map_or(0, |departure| self.at - departure.at)
+    }
+
+    /// Follows the text as it has grown, and learns what is edited; `None` once the original is lost.
+    pub(super) fn follow(mut self, tokens: &[Token], edits: &mut Edits) -> Option<Self> {
+        while self.at < tokens.len() {
+            let token = tokens[self.at];
+            if tokens[self.source] == token {
+                self.agree(tokens, edits);
+            } else {
+                self.depart(tokens)?;
+            }
+            self.at += 1;
+            if let Some((edit, rest)) = self.edit_under_way(tokens, edits)
+                && rest.is_empty()
+                && let Some(departure) = self.departed.take()
+            {
+                self.source = departure.source + edit.old.len();
+                self.run += edit.new.len();
+            }
+            if self.source >= self.at {
+                return None;
+            }
+        }
+        Some(self)
+    }
+
+    /// Takes the token that was expected.
+    fn agree(&mut self, tokens: &[Token], edits: &mut Edits) {
+        if let Some(Departure { source, at }) = self.departed.take() {
+            // The replacement ends where both agree again, which may be some tokens before this was noticed.
+            let (mut old, mut new) = (self.source, self.at);
+            while old > source && new > at && tokens[old - 1] == tokens[new - 1] {
+                (old, new) = (old - 1, new - 1);
+            }
+            if old > source && old - source <= Self::LOST {
+                edits.learn(tokens[at - 1], &tokens[source..old], &tokens[at..new]);
+            }
+        } else if let Some(before) = self.at.checked_sub(1).map(|before| tokens[before])
+            && let Some((edit, _)) = edits.find(before, &tokens[self.source..self.at])
+        {
+            let old = edit.old.clone();
+            edits.learn(before, &old, &old);
+        }
+        self.source += 1;
+        self.run += 1;
+    }
+
+    /// Takes another token than the expected one; `None`: the original is lost.
+    fn depart(&mut self, tokens: &[Token]) -> Option<()> {
+        if self.run < Self::RUN || self.lost() == Self::LOST {
+            return None;
+        }
+        // One token in the place of another is the likeliest edit. When that was not it, look around.
+        let token = tokens[self.at];
+        let from = self.source.saturating_sub(Self::NEAR.0);
+        let near = (from..(self.source + Self::NEAR.1).min(self.at)).filter(|&place| tokens[place] == token);
+        let nearest = near.min_by_key(|place| place.abs_diff(self.source));
+        let departed = Departure { source: self.source, at: self.at };
+        self.source = match nearest.filter(|_| self.departed.is_some()) {
+            Some(place) => place + 1,
+            None => self.source + 1,
+        };
+        self.departed.get_or_insert(departed);
+        Some(())
+    }
+
+    /// The known edit that the text is in the midst of making, and what of it is to come.
+    fn edit_under_way<'e>(&self, tokens: &[Token], edits: &'e Edits) -> Option<(&'e Edit, &'e [Token])> {
+        let Departure { source, at } = self.departed?;
+        let (edit, _) = edits.find(tokens[at - 1], &tokens[source..at])?;
+        Some((edit, edit.new.strip_prefix(&tokens[at..self.at])?))
+    }
+
+    /// What of a known edit is to come, and where in the original the copying goes on behind it. Without one, the place where it is expected
+    /// to go on now.
+    pub(super) fn next<'e>(&self, tokens: &[Token], edits: &'e Edits) -> (&'e [Token], usize) {
+        match (self.edit_under_way(tokens, edits), self.departed) {
+            (Some((edit, rest)), Some(departure)) => (rest, departure.source + edit.old.len()),
+            _ => (&[], self.source),
+        }
+    }
+}
