@@ -155,12 +155,15 @@ fn start(options: &Options) -> Result<Server> {
     Server::start(&mut command, &options.out.join("soak.log"), "/ready")
 }
 
-/// Times, kinds and seeds of all visits: a Poisson stream, and bursts into it. A burst begins with as many long answers as run at once: whether
-/// the cache is full at times is not left to chance, which a fast machine would win.
+/// Times, kinds and seeds of all visits: a Poisson stream, and bursts into it. There is one burst at least, and each begins with as many long
+/// answers as run at once: a fast machine, too, has its cache full at times.
 fn schedule(chance: &mut Chance, rate: f64, span: Duration) -> Vec<(Duration, usize, u64)> {
     let weights: Vec<u32> = KINDS.iter().map(|kind| kind.weight).collect();
     let mut times = poisson(chance, rate, span);
-    let bursts = poisson(chance, 1.0 / BETWEEN_BURSTS.as_secs_f64(), span);
+    let mut bursts = poisson(chance, 1.0 / BETWEEN_BURSTS.as_secs_f64(), span);
+    if bursts.is_empty() {
+        bursts.push(span / 2);
+    }
     let long = bursts.iter().flat_map(|&at| std::iter::repeat_n(at, MAX_BATCH));
     let mut visits: Vec<_> = long.map(|at| (at, LONG_ANSWER, chance.next())).collect();
     times.extend(bursts.iter().flat_map(|&at| std::iter::repeat_n(at, BURST - MAX_BATCH)));

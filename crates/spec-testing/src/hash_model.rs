@@ -4,7 +4,7 @@
 //! row, so that a row placed, kept, moved or forgotten wrongly changes the output.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
 
 use parking_lot::Mutex;
 use spec_core::Token;
@@ -63,6 +63,8 @@ pub struct HashModel {
     rows: AtomicUsize,
     /// Passes that fail: from the first of these on, up to the second.
     failing: [AtomicUsize; 2],
+    /// Whose rows have logits that are no numbers; no token's at first.
+    spoilt: AtomicU32,
 }
 
 struct State {
@@ -97,6 +99,7 @@ impl HashModel {
             passes: AtomicUsize::new(0),
             rows: AtomicUsize::new(0),
             failing: [AtomicUsize::new(usize::MAX), AtomicUsize::new(usize::MAX)],
+            spoilt: AtomicU32::new(Token::MAX),
             spec,
         })
     }
@@ -110,6 +113,11 @@ impl HashModel {
     pub fn fail_in(&self, passes: std::ops::Range<usize>) {
         self.failing[0].store(passes.start, Ordering::Relaxed);
         self.failing[1].store(passes.end, Ordering::Relaxed);
+    }
+
+    /// Gives the rows of this token logits that are no numbers, as an overflow in a kernel would.
+    pub fn spoil(&self, token: Token) {
+        self.spoilt.store(token, Ordering::Relaxed);
     }
 
     /// Passes so far.
@@ -226,7 +234,8 @@ impl Model for HashModel {
             assert_eq!(slots.len(), row.position + 1, "a row sees one token per position up to its own");
             let visible: Vec<Token> =
                 slots.iter().map(|&s| state.slots[s].expect("a visible slot was written")).collect();
-            logits.push(Some(self.logits_of(&visible)));
+            let is_spoilt = row.token == self.spoilt.load(Ordering::Relaxed);
+            logits.push(Some(if is_spoilt { vec![f32::NAN; self.config.vocab] } else { self.logits_of(&visible) }));
         }
         Ok(Box::new(Done(logits)))
     }

@@ -150,7 +150,10 @@ fn asks_at_length(endpoint: &Endpoint, chance: &mut Chance) -> Result<End> {
 /// Two of them fill a small cache together.
 fn asks_for_much(endpoint: &Endpoint, chance: &mut Chance) -> Result<End> {
     let mut request = request(chance);
-    request.body.as_object_mut().expect("a request's body is an object").remove("stop");
+    let body = request.body.as_object_mut().expect("a request's body is an object");
+    for ends_early in ["stop", "response_format"] {
+        body.remove(ends_early);
+    }
     request.body["max_tokens"] = json!(300 + chance.below(60));
     send(endpoint, request)
 }

@@ -8,7 +8,7 @@ use spec_core::Prices;
 use crate::record::{End, Record, RequestRecord, Round, Run};
 
 /// Draft lengths that are looked at.
-const MOST: usize = 16;
+const MOST: usize = spec_core::Goodput::MOST;
 /// Weight of the acceptance over all positions in that of one, in draft tokens.
 const POOL: f64 = 2.0;
 /// The share of a pass of the target that a pass of any draft model takes at least.

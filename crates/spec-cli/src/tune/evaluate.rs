@@ -1,7 +1,7 @@
 //! What every setting would have come to on the texts of a record.
 
 use serde::Serialize;
-use spec_core::{DraftCost, LengthPolicyName};
+use spec_core::{DraftCost, Goodput, LengthPolicyName};
 
 use super::costs::Costs;
 use super::replay::{Course, replay};
@@ -244,7 +244,9 @@ fn settings(longest: usize) -> Vec<(String, String)> {
     let mut settings = vec![("fixed:0".to_owned(), "--draft none".to_owned())];
     settings.extend((1..=LONGEST).map(|length| (format!("fixed:{length}"), format!("--draft-len {length}"))));
     let most = |usual: usize| usual.min(longest).max(1);
-    for name in [format!("additive:{}", most(8)), "by-prompt-length:256".to_owned(), format!("goodput:{}", most(32))] {
+    for name in
+        [format!("additive:{}", most(8)), "by-prompt-length:256".to_owned(), format!("goodput:{}", most(Goodput::MOST))]
+    {
         let flags = format!("--length-policy {name}");
         settings.push((name, flags));
     }

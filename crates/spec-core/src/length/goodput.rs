@@ -48,6 +48,9 @@ impl Goodput {
     /// Weight of the pooled acceptance in the estimate of one position.
     const POOL: f64 = 2.0;
 
+    /// Tokens that it drafts at most where nothing is said.
+    pub const MOST: usize = 32;
+
     /// Drafts up to `most` tokens a round.
     pub fn new(most: usize) -> Self {
         Self {
@@ -112,7 +115,7 @@ impl Goodput {
 
 impl Default for Goodput {
     fn default() -> Self {
-        Self::new(32)
+        Self::new(Self::MOST)
     }
 }
 

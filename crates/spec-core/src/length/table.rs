@@ -41,7 +41,7 @@ pub static LENGTH_POLICIES: [LengthPolicyEntry; 5] = [
     LengthPolicyEntry {
         name: "goodput",
         summary: "what gives the most tokens per second by measurement, at most x; may stop drafting",
-        parameter: 32,
+        parameter: Goodput::MOST,
         range: (1, 64),
         takes: "the most tokens to draft, from 1 to 64",
         build: |most| Box::new(Goodput::new(most)),

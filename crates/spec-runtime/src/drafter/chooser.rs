@@ -232,6 +232,13 @@ impl Part<'_, '_> {
             Ask::Yes => None,
         };
         let without = round.expected(prices, context.budget);
+        if trial.is_some()
+            && drafter.cost() == DraftCost::Model
+            && arm.gate.current() != Ask::Yes
+            && without.found > FOUND
+        {
+            return None;
+        }
         let (budget, seen) = match trial {
             // A gate that is open asks for more proof: of what pays only.
             Some((tokens, seen)) if arm.gate.current() != Ask::Yes || arm.pays(&without) => {
@@ -314,6 +321,8 @@ impl Part<'_, '_> {
     }
 }
 
+/// Probability of the first token at hand from which on a trial of a model waits: it tells more where little else is found, and costs less.
+const FOUND: f64 = 0.7;
 /// A pass of a draft model as a share of the target's, before it is measured.
 const UNKNOWN_PASS: f64 = 0.4;
 /// What a draft keeps of its weight at the next one of its drafter.

@@ -10,7 +10,7 @@ use spec_core::Token;
 #[derive(Debug, Default)]
 pub(super) struct Edits {
     /// By the first token that was replaced, latest last.
-    edits: HashMap<Token, SmallVec<[Edit; 1]>>,
+    by_first: HashMap<Token, SmallVec<[Edit; 1]>>,
 }
 
 /// Of an edit that left the tokens as they are, `new` is `old`.
@@ -31,7 +31,7 @@ impl Edits {
     /// What is expected to become of the `original`'s first tokens behind `before`, and whether that has been seen behind just this token.
     /// `None`: they stay.
     pub(super) fn find(&self, before: Token, original: &[Token]) -> Option<(&Edit, bool)> {
-        let fitting = self.edits.get(original.first()?)?.iter().rev().filter(|edit| original.starts_with(&edit.old));
+        let fitting = self.by_first.get(original.first()?)?.iter().rev().filter(|edit| original.starts_with(&edit.old));
         let (mut latest, mut here) = (None, None);
         for edit in fitting {
             latest = latest.or(Some(edit));
@@ -43,7 +43,7 @@ impl Edits {
     /// Remembers that `old` became `new` behind `before`.
     fn learn(&mut self, before: Token, old: &[Token], new: &[Token]) {
         let Some(&first) = old.first() else { return };
-        let known = self.edits.entry(first).or_default();
+        let known = self.by_first.entry(first).or_default();
         known.retain(|edit| edit.before != before || edit.old[..] != *old);
         if known.len() == Self::EACH {
             known.remove(0);
@@ -59,8 +59,10 @@ pub(super) struct Copying {
     pub(super) source: usize,
     /// Length of the text that it was expected behind.
     pub(super) at: usize,
-    /// Tokens copied so far.
-    pub(super) run: usize,
+    /// Tokens copied so far, or of the match that began it.
+    run: usize,
+    /// The same since the text was last found again behind an edit that was not expected.
+    pub(super) agreed: usize,
     /// Where the text departed from the original; `None` while they agree.
     departed: Option<Departure>,
 }
@@ -71,6 +73,8 @@ struct Departure {
     source: usize,
     /// The text's in its place.
     at: usize,
+    /// [`Copying::agreed`] before it.
+    agreed: usize,
 }
 
 impl Copying {
@@ -83,7 +87,7 @@ impl Copying {
 
     /// A text of length `at` that goes on as it does at `source`, which `run` equal tokens say.
     pub(super) fn new(source: usize, at: usize, run: usize) -> Self {
-        Self { source, at, run, departed: None }
+        Self { source, at, run, agreed: run, departed: None }
     }
 
     /// Tokens since the text departed from the original; 0 while they agree.
@@ -91,22 +95,30 @@ impl Copying {
         self.departed.map_or(0, |departure| self.at - departure.at)
     }
 
+    /// Whether it agrees with the text again after it did not, which a chance may be.
+    pub(super) fn is_found_again(&self) -> bool {
+        self.departed.is_none() && self.agreed < self.run
+    }
+
     /// Follows the text as it has grown, and learns what is edited; `None` once the original is lost.
     pub(super) fn follow(mut self, tokens: &[Token], edits: &mut Edits) -> Option<Self> {
         while self.at < tokens.len() {
-            let token = tokens[self.at];
-            if tokens[self.source] == token {
+            self.skip_deleted(tokens, edits);
+            if tokens[self.source] == tokens[self.at] {
                 self.agree(tokens, edits);
             } else {
                 self.depart(tokens)?;
             }
             self.at += 1;
-            if let Some((edit, rest)) = self.edit_under_way(tokens, edits)
-                && rest.is_empty()
-                && let Some(departure) = self.departed.take()
+            if let Some((edit, [])) = self.edit_under_way(tokens, edits)
+                && let Some(Departure { source, at, agreed }) = self.departed
             {
-                self.source = departure.source + edit.old.len();
-                self.run += edit.new.len();
+                let (old, new) = (edit.old.clone(), edit.new.clone());
+                self.source = source + old.len();
+                self.run += new.len();
+                self.agreed = agreed + new.len();
+                self.departed = None;
+                edits.learn(tokens[at - 1], &old, &new);
             }
             if self.source >= self.at {
                 return None;
@@ -115,25 +127,40 @@ impl Copying {
         Some(self)
     }
 
+    /// Goes past what is expected to be left out, where the text has what follows it.
+    fn skip_deleted(&mut self, tokens: &[Token], edits: &mut Edits) {
+        let before = tokens[self.at - 1];
+        if self.departed.is_none()
+            && tokens[self.source] != tokens[self.at]
+            && let Some((edit, _)) = edits.find(before, &tokens[self.source..self.at])
+            && edit.new.is_empty()
+            && tokens[..self.at].get(self.source + edit.old.len()) == Some(&tokens[self.at])
+        {
+            let old = edit.old.clone();
+            self.source += old.len();
+            edits.learn(before, &old, &[]);
+        }
+    }
+
     /// Takes the token that was expected.
     fn agree(&mut self, tokens: &[Token], edits: &mut Edits) {
-        if let Some(Departure { source, at }) = self.departed.take() {
+        let before = tokens[self.at - 1];
+        if let Some(Departure { source, at, agreed }) = self.departed.take() {
             // The replacement ends where both agree again, which may be some tokens before this was noticed.
             let (mut old, mut new) = (self.source, self.at);
             while old > source && new > at && tokens[old - 1] == tokens[new - 1] {
                 (old, new) = (old - 1, new - 1);
             }
-            if old > source && old - source <= Self::LOST {
+            if agreed >= Self::RUN && old > source && old - source <= Self::LOST {
                 edits.learn(tokens[at - 1], &tokens[source..old], &tokens[at..new]);
             }
-        } else if let Some(before) = self.at.checked_sub(1).map(|before| tokens[before])
-            && let Some((edit, _)) = edits.find(before, &tokens[self.source..self.at])
-        {
+        } else if let Some((edit, _)) = edits.find(before, &tokens[self.source..self.at]) {
             let old = edit.old.clone();
             edits.learn(before, &old, &old);
         }
         self.source += 1;
         self.run += 1;
+        self.agreed += 1;
     }
 
     /// Takes another token than the expected one; `None`: the original is lost.
@@ -146,28 +173,27 @@ impl Copying {
         let from = self.source.saturating_sub(Self::NEAR.0);
         let near = (from..(self.source + Self::NEAR.1).min(self.at)).filter(|&place| tokens[place] == token);
         let nearest = near.min_by_key(|place| place.abs_diff(self.source));
-        let departed = Departure { source: self.source, at: self.at };
+        let departed = Departure { source: self.source, at: self.at, agreed: self.agreed };
         self.source = match nearest.filter(|_| self.departed.is_some()) {
             Some(place) => place + 1,
             None => self.source + 1,
         };
         self.departed.get_or_insert(departed);
+        self.agreed = 0;
         Some(())
     }
 
     /// The known edit that the text is in the midst of making, and what of it is to come.
     fn edit_under_way<'e>(&self, tokens: &[Token], edits: &'e Edits) -> Option<(&'e Edit, &'e [Token])> {
-        let Departure { source, at } = self.departed?;
+        let Departure { source, at, .. } = self.departed?;
         let (edit, _) = edits.find(tokens[at - 1], &tokens[source..at])?;
         Some((edit, edit.new.strip_prefix(&tokens[at..self.at])?))
     }
 
-    /// What of a known edit is to come, and where in the original the copying goes on behind it. Without one, the place where it is expected
-    /// to go on now.
-    pub(super) fn next<'e>(&self, tokens: &[Token], edits: &'e Edits) -> (&'e [Token], usize) {
-        match (self.edit_under_way(tokens, edits), self.departed) {
-            (Some((edit, rest)), Some(departure)) => (rest, departure.source + edit.old.len()),
-            _ => (&[], self.source),
-        }
+    /// The rest of a known edit that is under way, and the copy as it will be behind it.
+    pub(super) fn rest<'e>(&self, tokens: &[Token], edits: &'e Edits) -> Option<(&'e [Token], Self)> {
+        let ((edit, rest), departure) = (self.edit_under_way(tokens, edits)?, self.departed?);
+        let source = departure.source + edit.old.len();
+        Some((rest, Self { source, agreed: departure.agreed + edit.new.len(), departed: None, ..*self }))
     }
 }

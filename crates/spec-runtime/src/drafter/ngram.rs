@@ -12,14 +12,15 @@ use crate::RuntimeError;
 const LONGEST: usize = 4;
 const SHORTEST: usize = 2;
 
-/// Prompt look-up: the tokens that followed the latest earlier occurrence of the last 4, 3 or 2 tokens.
+/// Prompt look-up: the tokens that followed the latest earlier occurrence of the last 4, 3 or 2 tokens, or those that follow in a copy
+/// that is under way.
 ///
 /// Where the text departs from what it was copying, as an edited document does at a replaced word, the copying resumes behind the
 /// replacement: at the next token of the original first, then wherever nearby the text agrees with it again. From then on the same tokens are
 /// expected to be replaced alike, so that a word is renamed everywhere once it was in one place.
 ///
-/// One hash look-up per length and round, one insertion per length and token; memory grows with the
-/// text, at most three entries a token.
+/// One hash look-up per length and round, one insertion per length and token, and one look-up per token that is copied or drafted; memory grows
+/// with the text, at most three entries a token, and four edits for each token that one began with.
 #[derive(Debug, Default)]
 pub struct NgramDrafter {
     states: HashMap<GenerationId, State>,
@@ -39,6 +40,15 @@ impl NgramDrafter {
     pub fn new() -> Self {
         Self::default()
     }
+
+    /// What is known of a text. Of one that was edited nothing is: what was indexed is not what stands there now.
+    fn state(&mut self, generation: GenerationId, tokens: &[Token]) -> &mut State {
+        let state = self.states.entry(generation).or_default();
+        if state.index.indexed > tokens.len().saturating_sub(1) {
+            *state = State::default();
+        }
+        state
+    }
 }
 
 /// Classes of tokens proposed behind a departure: the first one, and those behind it.
@@ -52,7 +62,7 @@ const EDITED_FURTHER: Class = Class { index: 60, prior: 0.97 };
 /// Behind what a chain is proposed.
 #[derive(Clone, Copy, Debug)]
 enum Behind {
-    /// So many equal tokens.
+    /// So many tokens on which the text and what it copies agree, expected edits among them.
     Match(usize),
     /// So many tokens since the text departed from what it was copying.
     Departure(usize),
@@ -118,10 +128,6 @@ impl Index {
     /// Indexes every n-gram that ends before the last token, so that a look-up finds earlier ones only.
     fn extend(&mut self, tokens: &[Token]) {
         let end = tokens.len().saturating_sub(1);
-        if self.indexed > end {
-            // The history was edited: what was indexed is not what stands there now.
-            *self = Self::default();
-        }
         for last in self.indexed..end {
             for n in SHORTEST..=LONGEST.min(last + 1) {
                 self.ends.insert(key(&tokens[last + 1 - n..=last]), last as u32);
@@ -181,32 +187,39 @@ impl Drafter for NgramDrafter {
     }
 
     fn read(&mut self, generation: GenerationId, prompt: &[Token]) {
-        self.states.entry(generation).or_default().index.extend(prompt);
+        self.state(generation, prompt).index.extend(prompt);
     }
 
     fn draft(&mut self, context: DraftContext<'_>) -> Result<DraftTree, RuntimeError> {
-        let State { index, copying, edits, classes } = self.states.entry(context.generation).or_default();
+        let State { index, copying, edits, classes } = self.state(context.generation, context.tokens);
         let tokens = context.tokens;
+        classes.clear();
         index.extend(tokens);
-        let followed = copying.take().filter(|copy| copy.at <= tokens.len());
-        *copying = followed.and_then(|copy| copy.follow(tokens, edits));
-        let (rest, source) = copying.map_or((&[][..], 0), |copy| copy.next(tokens, edits));
-        let is_sure = |copy: &Copying| !rest.is_empty() || (copy.lost() == 0 && copy.run >= LONGEST);
+        *copying = copying.take().and_then(|copy| copy.follow(tokens, edits));
+        let under_way = copying.and_then(|copy| copy.rest(tokens, edits));
+        let mut rest: &[Token] = &[];
         let (start, behind) = match (*copying, index.look_up(tokens)) {
-            (Some(copy), _) if is_sure(&copy) => (source, Behind::Match(copy.run)),
-            // A long match outweighs a departed copy, a short one does not; the copy may still be found again.
-            (Some(copy), Some((start, n @ LONGEST))) if copy.lost() > 0 => (start, Behind::Match(n)),
-            (Some(copy), _) if copy.lost() > 0 => (source, Behind::Departure(copy.lost())),
+            (Some(copy), _) if copy.lost() == 0 && copy.agreed >= LONGEST => (copy.source, Behind::Match(copy.agreed)),
+            (Some(_), _) if let Some((to_come, copy)) = under_way => {
+                rest = to_come;
+                (copy.source, Behind::Match(copy.agreed))
+            }
+            // A long match outweighs a departed copy, a short one does not.
+            (Some(copy), None | Some((_, ..LONGEST))) if copy.lost() > 0 => {
+                (copy.source, Behind::Departure(copy.lost()))
+            }
+            (Some(copy), None | Some((_, ..LONGEST))) if copy.is_found_again() => {
+                (copy.source, Behind::Match(copy.agreed))
+            }
             (_, Some((start, n))) => {
-                let run = copying.filter(|copy| copy.source == start).map_or(n, |copy| copy.run.max(n));
-                *copying = Some(Copying::new(start, tokens.len(), run));
-                (start, Behind::Match(run))
+                *copying = Some(Copying::new(start, tokens.len(), n));
+                (start, Behind::Match(n))
             }
             (_, None) => return Ok(DraftTree::new()),
         };
         let draft = edited(tokens, rest, start, edits, context.budget, context.end_ids);
-        classes.clear();
-        classes.extend(draft.iter().enumerate().map(|(depth, &(_, edited))| edited.unwrap_or(behind.class(depth))));
+        let class = |(depth, &(_, class)): (usize, &(Token, Option<Class>))| class.unwrap_or(behind.class(depth));
+        classes.extend(draft.iter().enumerate().map(class));
         let draft: Vec<Token> = draft.into_iter().map(|(token, _)| token).collect();
         Ok(DraftTree::chain(&draft, Origin::Fixed))
     }
@@ -308,9 +321,14 @@ mod tests {
     fn what_was_replaced_once_is_replaced_again() {
         let (draft, classes) = edited_draft(&ORIGINAL, &[10, 11, 12, 13, 77, 14], 11);
         assert_eq!(draft, [15, 16, 77, 17, 13, 77, 18, 19, 20, 13, 77]);
-        let index_of = |class: Class| class.index;
-        assert_eq!(classes[2], index_of(EDITED_ELSEWHERE), "16 stood before it, and 13 does where it was seen");
-        assert_eq!([classes[5], classes[10]], [index_of(EDITED_HERE); 2]);
+        assert_eq!(classes[2], EDITED_ELSEWHERE.index, "16 stood before it, and 13 does where it was seen");
+        assert_eq!([classes[5], classes[10]], [EDITED_HERE.index; 2]);
+        let (_, classes) = edited_draft(
+            &[&ORIGINAL[..], &[16, 50]].concat(),
+            &[10, 11, 12, 13, 77, 14, 15, 16, 77, 17, 13, 77, 18, 19, 20],
+            6,
+        );
+        assert_eq!(classes[4], EDITED_HERE.index, "by now it was seen behind 16 too");
         assert!(classes[0] < RESUMED && classes[3] < RESUMED);
     }
 
@@ -345,6 +363,23 @@ mod tests {
         assert_eq!(draft, [15, 16, 77, 17, 13, 77, 18, 99]);
         let (draft, _) = edited_draft(&original, &[10, 11, 12, 13, 77, 78, 14, 15, 16], 1);
         assert_eq!(draft, [77]);
+    }
+
+    #[test]
+    fn a_text_that_agrees_again_by_chance_is_not_taken_for_a_copy() {
+        // Five tokens are quoted; then the text goes its own way and meets one of the original's.
+        let (draft, classes) = edited_draft(&ORIGINAL, &[10, 11, 12, 13, 50, 61, 62, 16], 2);
+        assert_eq!((draft, classes[0]), (vec![50, 17], copied(1).index));
+    }
+
+    #[test]
+    fn a_history_that_was_edited_takes_its_edits_with_it() {
+        let mut drafter = NgramDrafter::new();
+        let text = [&ORIGINAL[..], &[10, 11, 12, 13, 77, 14]].concat();
+        draft(&mut drafter, &text[..22], 3);
+        assert_eq!(draft(&mut drafter, &text, 3), [15, 16, 77]);
+        let text = [&ORIGINAL[..], &[10, 11, 12, 13]].concat();
+        assert_eq!(draft(&mut drafter, &text, 3), [50, 14, 15]);
     }
 
     #[test]

@@ -86,11 +86,18 @@ impl Round {
 
     /// Works out what survives. Of siblings one is accepted at most: the likelier ones leave the others what is left.
     fn settle(&mut self) {
+        let place = |parent: Option<usize>| parent.map_or(0, |parent| parent + 1);
+        let mut children = vec![0; self.nodes.len() + 1];
+        self.nodes.iter().for_each(|node| children[place(node.parent)] += 1);
         for index in 0..self.nodes.len() {
             let Candidate { parent, odds, .. } = self.nodes[index];
-            let siblings = self.nodes.iter().enumerate().filter(|&(_, other)| other.parent == parent);
-            let likelier = siblings.filter(|&(at, other)| other.odds > odds || (other.odds == odds && at < index));
-            let left = (1.0 - likelier.map(|(_, other)| other.odds).sum::<f64>()).max(0.0);
+            let left = if children[place(parent)] == 1 {
+                1.0
+            } else {
+                let siblings = self.nodes.iter().enumerate().filter(|(_, other)| other.parent == parent);
+                let likelier = siblings.filter(|&(at, other)| other.odds > odds || (other.odds == odds && at < index));
+                (1.0 - likelier.map(|(_, other)| other.odds).sum::<f64>()).max(0.0)
+            };
             self.nodes[index].survival = odds.min(left) * parent.map_or(1.0, |parent| self.nodes[parent].survival);
         }
     }

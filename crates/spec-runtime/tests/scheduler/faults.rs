@@ -2,9 +2,7 @@
 
 use super::*;
 use spec_core::DraftTree;
-use spec_runtime::{
-    Batch, DraftContext, GenerationId, ModelConfig, Pass, Refused, RoundObserver, RoundReport, Rows, Stream,
-};
+use spec_runtime::{Batch, DraftContext, GenerationId, ModelConfig, Pass, Refused, RoundObserver, RoundReport, Stream};
 
 #[test]
 fn a_pass_that_fails_is_made_again_for_each_alone() {
@@ -29,7 +27,6 @@ fn a_pass_that_fails_is_made_again_for_each_alone() {
 struct Broken {
     inner: Arc<HashModel>,
     breaks: fn(&Batch) -> bool,
-    not_a_number: Option<Token>,
 }
 
 impl Model for Broken {
@@ -41,25 +38,7 @@ impl Model for Broken {
         if (self.breaks)(batch) {
             return Err(RuntimeError::Device { device: "test".into(), reason: "it burns".into() });
         }
-        let spoilt = batch.rows.iter().map(|row| Some(row.token) == self.not_a_number).collect();
-        Ok(Box::new(Spoilt { rows: self.inner.submit(stream, batch)?.wait()?, spoilt }))
-    }
-}
-
-struct Spoilt {
-    rows: Box<dyn Rows>,
-    spoilt: Vec<bool>,
-}
-
-impl Pass for Spoilt {
-    fn wait(self: Box<Self>) -> Result<Box<dyn Rows>, RuntimeError> {
-        Ok(self)
-    }
-}
-
-impl Rows for Spoilt {
-    fn logits(&self, row: usize) -> Result<&[f32], RuntimeError> {
-        if self.spoilt[row] { Ok(&[f32::NAN; 32]) } else { self.rows.logits(row) }
+        self.inner.submit(stream, batch)
     }
 }
 
@@ -72,7 +51,7 @@ fn whoever_fails_alone_too_fails_and_the_others_go_on() {
     let target = HashModel::new(wide());
     // Whoever holds token 31 in its pass breaks it.
     let breaks = |batch: &Batch| batch.rows.iter().any(|row| row.token == 31);
-    let model = Broken { inner: Arc::clone(&target), breaks, not_a_number: None };
+    let model = Broken { inner: Arc::clone(&target), breaks };
     let mut scheduler = Scheduler::new(over(model), SchedulerOptions::default());
     let never_31 = |request: Request| {
         let sampling = SamplingParams { logit_bias: vec![(31, f32::NEG_INFINITY)], ..request.sampling.clone() };
@@ -92,8 +71,8 @@ fn whoever_fails_alone_too_fails_and_the_others_go_on() {
 #[test]
 fn not_a_number_in_a_row_ends_its_request_only() {
     let target = HashModel::new(wide());
-    let model = Broken { inner: Arc::clone(&target), breaks: |_| false, not_a_number: Some(31) };
-    let mut scheduler = Scheduler::new(over(model), SchedulerOptions::default());
+    target.spoil(31);
+    let mut scheduler = Scheduler::new(engine(&target), SchedulerOptions::default());
     let banned = || SamplingParams { logit_bias: vec![(31, f32::NEG_INFINITY)], ..sampled(0.0) };
     let fine = || Request { sampling: banned(), prompt: vec![1, 2, 3], ..request(0, 3, 20, 0) };
     let good = submit(&mut scheduler, fine());
@@ -110,8 +89,7 @@ fn a_device_that_fails_again_and_again_is_lost_until_a_pass_succeeds() {
     static BURNS: std::sync::atomic::AtomicBool = std::sync::atomic::AtomicBool::new(true);
     let breaks = |_: &Batch| BURNS.load(std::sync::atomic::Ordering::Relaxed);
     let target = HashModel::new(wide());
-    let mut scheduler =
-        Scheduler::new(over(Broken { inner: target, breaks, not_a_number: None }), SchedulerOptions::default());
+    let mut scheduler = Scheduler::new(over(Broken { inner: target, breaks }), SchedulerOptions::default());
     for round in 0..3 {
         assert!(scheduler.status().device_lost.is_none(), "round {round}");
         let log = submit(&mut scheduler, request(round, 4, 5, 0));

@@ -19,6 +19,30 @@ fn a_failing_pass_fails_its_request_and_no_other() {
 }
 
 #[test]
+fn logits_that_are_no_numbers_fail_their_request_and_leave_the_others() {
+    let server = Setup::default().start();
+    let tokens = server.post("/tokenize", &json!({ "prompt": "x" })).ok();
+    let spoilt = tokens["tokens"][0].as_u64().expect("a token");
+    server.target.spoil(u32::try_from(spoilt).expect("an id"));
+    // It does not say the token by itself.
+    let body = |prompt: &str| json!({ "prompt": prompt, "max_tokens": 30, "temperature": 0, "logit_bias": { spoilt.to_string(): -100 } });
+    let before = server.post("/v1/completions", &body("one two ")).ok();
+    std::thread::scope(|scope| {
+        let others: Vec<_> =
+            (0..3).map(|_| scope.spawn(|| server.post("/v1/completions", &body("one two ")).ok())).collect();
+        let failed = server.post("/v1/completions", &body("one x"));
+        assert_eq!((failed.status, &failed.json()["error"]["type"]), (500, &json!("server_error")));
+        let message = failed.json()["error"]["message"].to_string();
+        assert!(message.to_lowercase().contains("nan"), "{message}");
+        for other in others {
+            assert_eq!(other.join().expect("it ended")["choices"], before["choices"]);
+        }
+    });
+    assert_eq!(server.get("/health").status, 200);
+    assert!(server.comes_to_rest());
+}
+
+#[test]
 fn report_169_a_device_that_fails_again_and_again_turns_health_red_until_it_works() {
     let server = Setup::default().start();
     let body = json!({ "prompt": "one ", "max_tokens": 5 });
