@@ -232,18 +232,11 @@ impl Part<'_, '_> {
             Ask::Yes => None,
         };
         let without = round.expected(prices, context.budget);
-        if trial.is_some()
-            && drafter.cost() == DraftCost::Model
-            && arm.gate.current() != Ask::Yes
-            && without.found > FOUND
-        {
-            return None;
-        }
+        let is_open = arm.gate.current() == Ask::Yes;
         let (budget, seen) = match trial {
+            Some(_) if !is_open && drafter.cost() == DraftCost::Model && without.found > FOUND => return None,
             // A gate that is open asks for more proof: of what pays only.
-            Some((tokens, seen)) if arm.gate.current() != Ask::Yes || arm.pays(&without) => {
-                (tokens.min(context.budget), seen)
-            }
+            Some((tokens, seen)) if !is_open || arm.pays(&without) => (tokens.min(context.budget), seen),
             None if is_ahead || drafter.cost() == DraftCost::Free || arm.pays(&without) => (context.budget, None),
             _ => {
                 // Not worth it beside what is at hand already is no reason to leave it alone.

@@ -8,18 +8,19 @@ use super::Class;
 pub(super) fn continuation(tokens: &[Token], source: usize, budget: usize, end_ids: &[Token]) -> Vec<Token> {
     let mut chain: Vec<Token> = Vec::with_capacity(budget);
     while chain.len() < budget {
-        // A match near the end of the text goes on into the draft itself: the text repeats.
-        let at = source + chain.len();
-        let token = match tokens.get(at) {
-            Some(&token) => token,
-            None => chain[at - tokens.len()],
-        };
+        let Some(token) = token_at(tokens, &chain, source + chain.len()) else { break };
         chain.push(token);
         if end_ids.contains(&token) {
             break;
         }
     }
     chain
+}
+
+/// The token at a position of the text and the draft behind it: a match near the end of the text goes on into the draft itself, since the text
+/// repeats.
+pub(super) fn token_at(tokens: &[Token], draft: &[Token], at: usize) -> Option<Token> {
+    tokens.get(at).or_else(|| draft.get(at - tokens.len())).copied()
 }
 
 /// The class of a token that was copied behind `matched` equal ones: the longer the match, the likelier it goes on. The prior is

@@ -14,7 +14,7 @@ pub(super) struct Edits {
 }
 
 /// Of an edit that left the tokens as they are, `new` is `old`.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(super) struct Edit {
     /// The text's token before it.
     before: Token,
@@ -31,24 +31,20 @@ impl Edits {
     /// What is expected to become of the `original`'s first tokens behind `before`, and whether that has been seen behind just this token.
     /// `None`: they stay.
     pub(super) fn find(&self, before: Token, original: &[Token]) -> Option<(&Edit, bool)> {
-        let fitting = self.by_first.get(original.first()?)?.iter().rev().filter(|edit| original.starts_with(&edit.old));
-        let (mut latest, mut here) = (None, None);
-        for edit in fitting {
-            latest = latest.or(Some(edit));
-            here = here.or(Some(edit).filter(|edit| edit.before == before));
-        }
-        here.map(|edit| (edit, true)).or(latest.map(|edit| (edit, false))).filter(|(edit, _)| edit.old != edit.new)
+        let known = self.by_first.get(original.first()?)?;
+        let fitting = || known.iter().rev().filter(|edit| original.starts_with(&edit.old));
+        let here = fitting().find(|edit| edit.before == before);
+        let edit = here.or_else(|| fitting().next())?;
+        (edit.old != edit.new).then_some((edit, here.is_some()))
     }
 
-    /// Remembers that `old` became `new` behind `before`.
-    fn learn(&mut self, before: Token, old: &[Token], new: &[Token]) {
-        let Some(&first) = old.first() else { return };
-        let known = self.by_first.entry(first).or_default();
-        known.retain(|edit| edit.before != before || edit.old[..] != *old);
+    fn learn(&mut self, edit: Edit) {
+        let known = self.by_first.entry(edit.old[0]).or_default();
+        known.retain(|known| known.before != edit.before || known.old != edit.old);
         if known.len() == Self::EACH {
             known.remove(0);
         }
-        known.push(Edit { before, old: old.into(), new: new.into() });
+        known.push(edit);
     }
 }
 
@@ -103,22 +99,18 @@ impl Copying {
     /// Follows the text as it has grown, and learns what is edited; `None` once the original is lost.
     pub(super) fn follow(mut self, tokens: &[Token], edits: &mut Edits) -> Option<Self> {
         while self.at < tokens.len() {
-            self.skip_deleted(tokens, edits);
+            if tokens[self.source] != tokens[self.at] {
+                self.skip_deleted(tokens, edits);
+            }
             if tokens[self.source] == tokens[self.at] {
                 self.agree(tokens, edits);
             } else {
                 self.depart(tokens)?;
             }
             self.at += 1;
-            if let Some((edit, [])) = self.edit_under_way(tokens, edits)
-                && let Some(Departure { source, at, agreed }) = self.departed
-            {
-                let (old, new) = (edit.old.clone(), edit.new.clone());
-                self.source = source + old.len();
-                self.run += new.len();
-                self.agreed = agreed + new.len();
-                self.departed = None;
-                edits.learn(tokens[at - 1], &old, &new);
+            if let Some((edit, [], behind)) = self.edit_under_way(tokens, edits) {
+                edits.learn(edit);
+                self = behind;
             }
             if self.source >= self.at {
                 return None;
@@ -131,14 +123,13 @@ impl Copying {
     fn skip_deleted(&mut self, tokens: &[Token], edits: &mut Edits) {
         let before = tokens[self.at - 1];
         if self.departed.is_none()
-            && tokens[self.source] != tokens[self.at]
             && let Some((edit, _)) = edits.find(before, &tokens[self.source..self.at])
             && edit.new.is_empty()
             && tokens[..self.at].get(self.source + edit.old.len()) == Some(&tokens[self.at])
         {
-            let old = edit.old.clone();
-            self.source += old.len();
-            edits.learn(before, &old, &[]);
+            let edit = Edit { before, ..edit.clone() };
+            self.source += edit.old.len();
+            edits.learn(edit);
         }
     }
 
@@ -152,11 +143,12 @@ impl Copying {
                 (old, new) = (old - 1, new - 1);
             }
             if agreed >= Self::RUN && old > source && old - source <= Self::LOST {
-                edits.learn(tokens[at - 1], &tokens[source..old], &tokens[at..new]);
+                let (old, new) = (tokens[source..old].into(), tokens[at..new].into());
+                edits.learn(Edit { before: tokens[at - 1], old, new });
             }
         } else if let Some((edit, _)) = edits.find(before, &tokens[self.source..self.at]) {
-            let old = edit.old.clone();
-            edits.learn(before, &old, &old);
+            let kept = Edit { before, old: edit.old.clone(), new: edit.old.clone() };
+            edits.learn(kept);
         }
         self.source += 1;
         self.run += 1;
@@ -183,17 +175,14 @@ impl Copying {
         Some(())
     }
 
-    /// The known edit that the text is in the midst of making, and what of it is to come.
-    fn edit_under_way<'e>(&self, tokens: &[Token], edits: &'e Edits) -> Option<(&'e Edit, &'e [Token])> {
-        let Departure { source, at, .. } = self.departed?;
-        let (edit, _) = edits.find(tokens[at - 1], &tokens[source..at])?;
-        Some((edit, edit.new.strip_prefix(&tokens[at..self.at])?))
-    }
-
-    /// The rest of a known edit that is under way, and the copy as it will be behind it.
-    pub(super) fn rest<'e>(&self, tokens: &[Token], edits: &'e Edits) -> Option<(&'e [Token], Self)> {
-        let ((edit, rest), departure) = (self.edit_under_way(tokens, edits)?, self.departed?);
-        let source = departure.source + edit.old.len();
-        Some((rest, Self { source, agreed: departure.agreed + edit.new.len(), departed: None, ..*self }))
+    /// The known edit that the text is in the midst of making or has just made, what of it is to come, and the copy as it will be behind it.
+    pub(super) fn edit_under_way<'e>(&self, tokens: &[Token], edits: &'e Edits) -> Option<(Edit, &'e [Token], Self)> {
+        let Departure { source, at, agreed } = self.departed?;
+        let before = tokens[at - 1];
+        let (edit, _) = edits.find(before, &tokens[source..at])?;
+        let rest = edit.new.strip_prefix(&tokens[at..self.at])?;
+        let (source, copied) = (source + edit.old.len(), edit.new.len());
+        let behind = Self { source, run: self.run + copied, agreed: agreed + copied, departed: None, ..*self };
+        Some((Edit { before, ..edit.clone() }, rest, behind))
     }
 }

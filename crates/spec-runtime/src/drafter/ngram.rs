@@ -3,7 +3,7 @@ use std::hash::{BuildHasherDefault, Hasher};
 
 use spec_core::{DraftCost, DraftTree, NodeId, Origin, Token};
 
-use super::copying::copied;
+use super::copying::{copied, token_at};
 use super::edited::{Copying, Edits};
 use super::{Class, DraftContext, Drafter, GenerationId};
 use crate::RuntimeError;
@@ -83,38 +83,36 @@ impl Behind {
 }
 
 /// The rest of an edit and then the text from position `source` on with the edits that it has seen: `budget` tokens, or up to the first
-/// end token, with their classes where an edit made them.
-fn edited(
+/// end token. And of each the class, where an edit made it.
+fn with_edits(
     tokens: &[Token],
     rest: &[Token],
     mut source: usize,
     edits: &Edits,
     budget: usize,
     end_ids: &[Token],
-) -> Vec<(Token, Option<Class>)> {
-    let mut chain: Vec<(Token, Option<Class>)> = Vec::with_capacity(budget);
-    chain.extend(rest.iter().map(|&token| (token, Some(EDITED_FURTHER))));
-    let ends = |&(token, _): &(Token, Option<Class>)| end_ids.contains(&token);
+) -> (Vec<Token>, Vec<Option<Class>>) {
+    let (mut chain, mut classes) = (rest.to_vec(), vec![Some(EDITED_FURTHER); rest.len()]);
+    let ends = |token: &Token| end_ids.contains(token);
     while chain.len() < budget && !chain.last().is_some_and(ends) {
-        let before = chain.last().map(|&(token, _)| token).or(tokens.last().copied());
-        let known = before.and_then(|before| edits.find(before, tokens.get(source..)?));
-        let Some((edit, here)) = known else {
-            // A match near the end of the text goes on into the draft itself: the text repeats.
-            let token = tokens.get(source).or_else(|| chain.get(source - tokens.len()).map(|(token, _)| token));
-            let Some(&token) = token else { break };
-            chain.push((token, None));
+        let before = chain.last().or(tokens.last());
+        let known = before.and_then(|&before| edits.find(before, tokens.get(source..)?));
+        if let Some((edit, here)) = known {
+            let first = if here { EDITED_HERE } else { EDITED_ELSEWHERE };
+            chain.extend_from_slice(&edit.new);
+            classes.extend((0..edit.new.len()).map(|at| Some(if at == 0 { first } else { EDITED_FURTHER })));
+            source += edit.old.len();
+        } else {
+            let Some(token) = token_at(tokens, &chain, source) else { break };
+            chain.push(token);
+            classes.push(None);
             source += 1;
-            continue;
-        };
-        let first = if here { EDITED_HERE } else { EDITED_ELSEWHERE };
-        chain.extend(
-            edit.new.iter().enumerate().map(|(at, &token)| (token, Some(if at == 0 { first } else { EDITED_FURTHER }))),
-        );
-        source += edit.old.len();
+        }
     }
     let end = chain.iter().position(ends).map_or(chain.len(), |end| end + 1);
     chain.truncate(end.min(budget));
-    chain
+    classes.truncate(chain.len());
+    (chain, classes)
 }
 
 /// Where each n-gram ended last. Keys are hashes; a hit is checked against the text.
@@ -196,11 +194,11 @@ impl Drafter for NgramDrafter {
         classes.clear();
         index.extend(tokens);
         *copying = copying.take().and_then(|copy| copy.follow(tokens, edits));
-        let under_way = copying.and_then(|copy| copy.rest(tokens, edits));
+        let under_way = copying.and_then(|copy| copy.edit_under_way(tokens, edits));
         let mut rest: &[Token] = &[];
         let (start, behind) = match (*copying, index.look_up(tokens)) {
             (Some(copy), _) if copy.lost() == 0 && copy.agreed >= LONGEST => (copy.source, Behind::Match(copy.agreed)),
-            (Some(_), _) if let Some((to_come, copy)) = under_way => {
+            (Some(_), _) if let Some((_, to_come, copy)) = under_way => {
                 rest = to_come;
                 (copy.source, Behind::Match(copy.agreed))
             }
@@ -217,10 +215,8 @@ impl Drafter for NgramDrafter {
             }
             (_, None) => return Ok(DraftTree::new()),
         };
-        let draft = edited(tokens, rest, start, edits, context.budget, context.end_ids);
-        let class = |(depth, &(_, class)): (usize, &(Token, Option<Class>))| class.unwrap_or(behind.class(depth));
-        classes.extend(draft.iter().enumerate().map(class));
-        let draft: Vec<Token> = draft.into_iter().map(|(token, _)| token).collect();
+        let (draft, of_edits) = with_edits(tokens, rest, start, edits, context.budget, context.end_ids);
+        classes.extend(of_edits.iter().enumerate().map(|(depth, class)| class.unwrap_or(behind.class(depth))));
         Ok(DraftTree::chain(&draft, Origin::Fixed))
     }
 
