@@ -221,9 +221,10 @@ fn build(
     if let Some(file) = draft_file {
         drafters.push(file.load(device, context)?);
     }
-    // One alone is asked each round; of several, whichever is worth it.
-    let drafter = if drafters.len() > 1 { Some(Box::new(Chooser::new(drafters)) as _) } else { drafters.pop() };
-    Ok((drafter.into_iter().fold(engine, Engine::with_drafter), target))
+    if !drafters.is_empty() {
+        engine = engine.with_drafter(Box::new(Chooser::new(drafters)));
+    }
+    Ok((engine, target))
 }
 
 fn open(path: &str) -> Result<(Checkpoint, Tokenizer), Error> {

@@ -22,6 +22,27 @@ pub fn prompts() -> [(&'static str, &'static str); 7] {
     ]
 }
 
+/// A text that a real model wrote.
+#[derive(Clone, Debug, Deserialize)]
+pub struct RealText {
+    /// Name of the prompt.
+    pub name: String,
+    /// How it was drawn: `greedy`, or a seed at temperature 0.8.
+    pub sampling: String,
+    /// The prompt's ids.
+    pub prompt: Vec<u32>,
+    /// The answer's ids, up to 256.
+    pub answer: Vec<u32>,
+}
+
+/// Answers of Qwen2.5-Coder 1.5B Q4_K_M to the seven prompts, by this engine: greedy, and with two seeds.
+///
+/// # Panics
+/// If the file in this crate is damaged.
+pub fn texts() -> Vec<RealText> {
+    serde_json::from_str(include_str!("../data/texts.json")).expect("the file is a list of texts")
+}
+
 /// What the reference implementation says of a model.
 #[derive(Clone, Debug, Deserialize)]
 pub struct Reference {

@@ -14,6 +14,13 @@ pub struct VirtualClock {
     nanoseconds: AtomicU64,
 }
 
+impl VirtualClock {
+    /// Lets a pass of so many milliseconds go by.
+    pub fn pass(&self, milliseconds: f64) {
+        self.nanoseconds.fetch_add((milliseconds * 1e6) as u64, Ordering::Relaxed);
+    }
+}
+
 impl Clock for VirtualClock {
     fn now(&self) -> Duration {
         Duration::from_nanos(self.nanoseconds.load(Ordering::Relaxed))
@@ -41,8 +48,7 @@ impl<F: Fn(usize) -> f64 + Send + Sync> Model for TimedModel<F> {
     crate::sequences_of!(inner);
     crate::prefixes_of!(inner);
     fn submit(&self, stream: &dyn Stream, batch: &Batch) -> Result<Box<dyn Pass>, RuntimeError> {
-        let nanoseconds = (self.milliseconds)(batch.rows.len()) * 1e6;
-        self.clock.nanoseconds.fetch_add(nanoseconds as u64, Ordering::Relaxed);
+        self.clock.pass((self.milliseconds)(batch.rows.len()));
         self.inner.submit(stream, batch)
     }
 }

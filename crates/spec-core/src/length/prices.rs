@@ -191,6 +191,11 @@ impl Prices {
         self.rows_left(2 * self.verify.most_rows().max(1))
     }
 
+    /// Whether a pass without drafts was measured, or a shorter one: what the rows of drafts add to it is no guess then.
+    pub fn knows_plain(&self) -> bool {
+        self.verify.entered.iter().any(|&rows| rows <= 1 + self.company.rows)
+    }
+
     /// Whether anything was measured.
     pub fn is_known(&self) -> bool {
         self.verify.most_rows() > 0

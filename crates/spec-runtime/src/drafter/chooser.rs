@@ -13,7 +13,7 @@ use crate::{Clock, DraftCacheStats, Event, KvUsage, RuntimeError, Stream};
 ///
 /// A node is worth the probability that it is accepted, learnt by [`Class`](crate::Class), and costs the time that it adds to the round: it is kept
 /// when the round has more expected tokens per second with it than without. Look-ups cost a row of the target's pass ([`Prices`]) and
-/// are asked in every round. A draft model costs passes of its own: it is asked when what it has brought of late is worth them, and
+/// are asked in every round; the text shows what they are worth, whether they had rows or not. A draft model costs passes of its own: it is asked when what it has brought of late is worth them, and
 /// tried now and then when not ([`Gate`]).
 ///
 /// Generations that share a pass are drafted for together: a draft model's passes serve all that ask it, and their nodes compete for the rows of the
@@ -40,7 +40,8 @@ struct State {
 
 /// A drafter, as one generation has come to know it.
 struct Arm {
-    gate: Gate,
+    /// When it is asked. Look-ups are in every round: what a row would have brought shows without it.
+    gate: Option<Gate>,
     odds: Odds,
     /// Seconds per pass of its model.
     pass: Average,
@@ -153,9 +154,12 @@ fn cut(parts: &mut [Part<'_, '_>], name: &str) {
         round.keep(&kept);
         round.charge_rows(prices, total);
         for (index, arm) in weighing.state.arms.iter_mut().enumerate() {
-            let used = round.nodes.iter().any(|node| node.by.iter().any(|&(by, _)| by == index));
-            if round.asked[index].proposed && !used {
-                arm.gate.turn_down(prices);
+            let used = round.nodes.iter().any(|node| node.by.contains(&index));
+            if let Some(gate) = &mut arm.gate
+                && round.asked[index].proposed
+                && !used
+            {
+                gate.turn_down(prices);
             }
         }
         match round.tree() {
@@ -211,37 +215,38 @@ impl Part<'_, '_> {
             return Some(Asking { budget, seen, trial: false, without: None, pass: 0.0 });
         };
         let prices = *prices;
+        let without = round.expected(prices, context.budget);
         let arm = &mut state.arms[index];
-        let pass = match drafter.cost() {
-            DraftCost::Free => 0.0,
-            DraftCost::Model | DraftCost::Weighed => arm.pass.get().unwrap_or_else(|| UNKNOWN_PASS * prices.target(1)),
+        let Some(gate) = &mut arm.gate else {
+            let budget = context.budget;
+            return Some(Asking { budget, seen: None, trial: false, without: Some(without), pass: 0.0 });
         };
+        let pass = arm.pass.get().unwrap_or_else(|| UNKNOWN_PASS * prices.target(1));
         // What was drafted ahead is at hand, and has cost nobody any time.
         let is_ahead = drafter.is_ahead(context.generation, context.tokens);
         let ask = if drafter.cost() == DraftCost::Model && !is_ahead {
             let unread = drafter.unread(context.generation, context.tokens);
             // In use it reads what the last round brought: that is part of its drafts' price.
             let reading = unread.saturating_sub(CAUGHT_UP) as f64 * Prices::CATCH_UP * pass;
-            arm.gate.ask_reader(prices, pass, reading, context.left)
+            gate.ask_reader(prices, pass, reading, context.left)
         } else {
-            arm.gate.ask(prices, pass)
+            gate.ask(prices, pass)
         };
         let trial = match ask {
             Ask::No => return None,
             Ask::Try { tokens, context } => Some((tokens, context)),
             Ask::Yes => None,
         };
-        let without = round.expected(prices, context.budget);
-        let is_open = arm.gate.current() == Ask::Yes;
+        let is_open = gate.current() == Ask::Yes;
         let (budget, seen) = match trial {
             Some(_) if !is_open && drafter.cost() == DraftCost::Model && without.found > FOUND => return None,
             // A gate that is open asks for more proof: of what pays only.
             Some((tokens, seen)) if !is_open || arm.pays(&without) => (tokens.min(context.budget), seen),
-            None if is_ahead || drafter.cost() == DraftCost::Free || arm.pays(&without) => (context.budget, None),
+            None if is_ahead || arm.pays(&without) => (context.budget, None),
             _ => {
                 // Not worth it beside what is at hand already is no reason to leave it alone.
                 if !arm.pays(&Expected { tokens: prices.tokens(1.0), seconds: prices.pass(1), found: 0.0 }) {
-                    arm.gate.rest();
+                    arm.rest();
                 }
                 return None;
             }
@@ -270,7 +275,7 @@ impl Part<'_, '_> {
             return;
         };
         if *alone {
-            *round = Round::new(self.context, state.arms.len());
+            round.begin_anew();
         }
         let arm = &mut state.arms[index];
         let trial = self.asked.is_some_and(|asked| asked.trial);
@@ -296,9 +301,6 @@ impl Part<'_, '_> {
                 return;
             }
             round.nodes.truncate(kept);
-            if kept == 0 && round.asked[index].proposed && !prices.is_alone() {
-                arm.gate.turn_down(prices);
-            }
         }
         if !tree.is_empty() {
             round.charge_rows(prices, round.nodes.len());
@@ -309,7 +311,7 @@ impl Part<'_, '_> {
     /// Leaves a drafter alone for a while.
     fn rest(&mut self, index: usize) {
         if let Some(Weighing { state, .. }) = &mut self.weighing {
-            state.arms[index].gate.rest();
+            state.arms[index].rest();
         }
     }
 }
@@ -330,8 +332,14 @@ fn suits(drafter: &dyn Drafter, proposal: &Proposal<'_>) -> bool {
 
 impl Arm {
     fn new(cost: DraftCost) -> Self {
-        let (gate, pass) = (Gate::new(cost), Average::default());
+        let gate = (cost != DraftCost::Free).then(|| Gate::new(cost));
+        let pass = Average::default();
         Self { gate, odds: Odds::default(), pass, asked: 0.0, gained: 0.0, seconds: 0.0 }
+    }
+
+    /// Leaves it alone for a while.
+    fn rest(&mut self) {
+        self.gate.iter_mut().for_each(Gate::rest);
     }
 
     /// Whether a draft is expected to bring more tokens per second than the round has without.
@@ -347,19 +355,18 @@ impl Arm {
 }
 
 impl Round {
-    /// Teaches the drafters how their tokens fared; `text` is the committed text now.
+    /// Teaches the drafters how their tokens fared, those without a row too; `text` is the committed text now.
     fn teach(&self, arms: &mut [Arm], text: &[Token]) {
+        let text = text.get(self.base..).unwrap_or_default();
+        self.proposed.iter().for_each(|proposed| proposed.judge(text, &mut arms[proposed.by].odds));
         let mut accepted = vec![0; arms.len()];
         let mut above = None;
         // The last token is not a draft's, or ends the text.
-        for &token in text.get(self.base..).unwrap_or_default() {
+        for &token in text {
             let mut next = None;
             for (index, node) in self.nodes.iter().enumerate().filter(|(_, node)| node.parent == above) {
-                for &(by, class) in &node.by {
-                    arms[by].odds.learn(class, node.token == token);
-                    accepted[by] += usize::from(node.token == token);
-                }
                 if node.token == token {
+                    node.by.iter().for_each(|&by| accepted[by] += 1);
                     next = Some(index);
                 }
             }
@@ -372,12 +379,9 @@ impl Round {
             if asked.trial && asked.proposed {
                 if accepted > 0 {
                     // Earlier failures are no longer true. How a model's certainty bears on acceptance still is.
-                    if asked.seconds == 0.0 && self.alone {
-                        arm.odds.forget();
-                    }
                     (arm.asked, arm.gained, arm.seconds) = (0.0, 0.0, 0.0);
                 }
-                arm.gate.tried(accepted);
+                arm.gate.iter_mut().for_each(|gate| gate.tried(accepted));
             } else if asked.proposed {
                 arm.asked = arm.asked * MEMORY + 1.0;
                 arm.gained = arm.gained * MEMORY + accepted as f64;
@@ -425,9 +429,8 @@ impl Drafter for Chooser {
                 return Err(error);
             }
             let tree = tree.unwrap_or_default();
-            if let Some(Weighing { state, alone, round, .. }) = weighing {
-                let round = (!alone || !tree.is_empty()).then_some(round);
-                self.states.insert(context.generation, State { round, ..state });
+            if let Some(Weighing { state, round, .. }) = weighing {
+                self.states.insert(context.generation, State { round: Some(round), ..state });
             }
             Ok(Drafted { tree, work })
         });
@@ -473,7 +476,7 @@ impl Drafter for Chooser {
             let worth = match (context.prices, state) {
                 (Some(prices), Some(state)) => {
                     let arm = &state.arms[index];
-                    if arm.gate.current() != Ask::Yes {
+                    if arm.gate.as_ref().is_some_and(|gate| gate.current() != Ask::Yes) {
                         continue;
                     }
                     // Its passes cost nothing while the target's goes on.
@@ -507,7 +510,8 @@ impl Drafter for Chooser {
             if let Some(round) = round.take() {
                 round.teach(arms, tokens);
             }
-            arms.iter_mut().for_each(|arm| arm.gate.advance(tokens.len().saturating_sub(*seen)));
+            let emitted = tokens.len().saturating_sub(*seen);
+            arms.iter_mut().filter_map(|arm| arm.gate.as_mut()).for_each(|gate| gate.advance(emitted));
             *seen = tokens.len();
         }
         self.drafters.iter_mut().try_for_each(|drafter| drafter.observe(generation, tokens, accepted))

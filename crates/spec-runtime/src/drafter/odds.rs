@@ -37,7 +37,7 @@ impl Odds {
     /// Observations that the prior counts for.
     const PRIOR_WEIGHT: f64 = 4.0;
     /// What an observation keeps of its weight at the next one of its class.
-    const MEMORY: f64 = 0.97;
+    const MEMORY: f64 = 0.98;
 
     /// Probability that a token of this class is accepted once the tokens before it are.
     pub fn expect(&self, class: Class) -> f64 {
@@ -77,7 +77,7 @@ mod tests {
         }
         assert!(odds.expect(class) > 0.9);
         assert_eq!(odds.expect(Class { index: 4, ..class }), 0.5, "other classes are not touched");
-        for _ in 0..60 {
+        for _ in 0..120 {
             odds.learn(class, false);
         }
         assert!(odds.expect(class) < 0.25);

@@ -3,17 +3,26 @@
 use smallvec::SmallVec;
 use spec_core::{DraftTree, NodeId, Origin, Prices, Token};
 
-use super::{Class, DraftContext};
+use super::{Class, DraftContext, Odds};
 
 /// The draft of a round, from its first proposal until it is judged.
 pub(super) struct Round {
     /// Length of the committed text.
     pub(super) base: usize,
-    /// Whether no other generation shared the pass.
-    pub(super) alone: bool,
+    /// Whatever was proposed, in a row or not.
+    pub(super) proposed: Vec<Proposed>,
+    /// What the draft is chosen from, and then what it is.
     pub(super) nodes: Vec<Candidate>,
     /// By drafter.
     pub(super) asked: Vec<Asked>,
+}
+
+/// A drafter's tree, and the class of each of its nodes.
+#[derive(Debug)]
+pub(super) struct Proposed {
+    pub(super) by: usize,
+    tree: DraftTree,
+    classes: Vec<Class>,
 }
 
 #[derive(Clone, Copy, PartialEq, Debug, Default)]
@@ -37,9 +46,13 @@ pub(super) struct Candidate {
     pub(super) survival: f64,
     /// Kept whatever it is worth: its drafter is on trial.
     pub(super) trial: bool,
-    /// Who proposed it, and as what.
-    pub(super) by: SmallVec<[(usize, Class); 2]>,
+    /// Who proposed it.
+    pub(super) by: SmallVec<[usize; 2]>,
 }
+
+/// Times as many tokens per second as without them that nodes have to bring: what is expected of them and of the times of passes is uncertain,
+/// and of many that look as good as nothing those are kept that only look better.
+const GAIN: f64 = 1.015;
 
 /// What is expected of a round, for all that share it.
 #[derive(Clone, Copy, Debug)]
@@ -50,15 +63,37 @@ pub(super) struct Expected {
     pub(super) found: f64,
 }
 
+impl Proposed {
+    /// Learns from the text that followed how the tokens fared.
+    pub(super) fn judge(&self, text: &[Token], odds: &mut Odds) {
+        let mut above = None;
+        for &token in text {
+            let is_right = |id: NodeId| self.tree.node(id).token == token;
+            self.tree.children(above).for_each(|id| odds.learn(self.classes[id.index()], is_right(id)));
+            above = self.tree.children(above).find(|&id| is_right(id));
+            if above.is_none() {
+                break;
+            }
+        }
+    }
+}
+
 impl Round {
     pub(super) fn new(context: &DraftContext<'_>, drafters: usize) -> Self {
-        let alone = context.prices.is_none_or(Prices::is_alone);
-        Self { base: context.tokens.len(), alone, nodes: Vec::new(), asked: vec![Asked::default(); drafters] }
+        let asked = vec![Asked::default(); drafters];
+        Self { base: context.tokens.len(), proposed: Vec::new(), nodes: Vec::new(), asked }
+    }
+
+    /// Another draft in the place of the one at hand.
+    pub(super) fn begin_anew(&mut self) {
+        self.nodes.clear();
+        self.asked.fill(Asked::default());
     }
 
     /// Takes in a drafter's tree. A token that another drafter has proposed at the same place is one node.
     pub(super) fn add(&mut self, tree: &DraftTree, by: usize, trial: bool, expect: impl Fn(NodeId) -> (Class, f64)) {
         let mut places: Vec<usize> = Vec::with_capacity(tree.len());
+        let mut classes = Vec::with_capacity(tree.len());
         for (id, node) in tree.nodes() {
             let parent = node.parent.map(|parent| places[parent.index()]);
             let (class, odds) = expect(id);
@@ -78,9 +113,11 @@ impl Round {
             let candidate = &mut self.nodes[place];
             candidate.odds = candidate.odds.max(odds);
             candidate.trial |= trial;
-            candidate.by.push((by, class));
+            candidate.by.push(by);
             places.push(place);
+            classes.push(class);
         }
+        self.proposed.push(Proposed { by, tree: tree.clone(), classes });
         self.settle();
     }
 
@@ -133,7 +170,7 @@ impl Round {
     /// Charges each drafter that takes time for the rows that nobody else proposed, of a pass with `rows` rows of drafts.
     pub(super) fn charge_rows(&mut self, prices: &Prices, rows: usize) {
         for (index, asked) in self.asked.iter_mut().enumerate().filter(|(_, asked)| asked.seconds > 0.0) {
-            let own = self.nodes.iter().filter(|node| node.by.iter().all(|&(by, _)| by == index)).count();
+            let own = self.nodes.iter().filter(|node| node.by.iter().all(|&by| by == index)).count();
             asked.rows = prices.pass(1 + rows) - prices.pass(1 + rows - own);
         }
     }
@@ -173,12 +210,14 @@ pub(super) fn best(prices: &Prices, rounds: &[(&Round, usize)], fixed: &[&Round]
     let given = || fixed.iter().flat_map(|round| &round.nodes);
     let rows = 1 + given().count();
     let (mut count, mut best_rate, mut tokens) = (0, 0.0, 1.0 + given().map(|node| node.survival).sum::<f64>());
-    for length in 0..=order.len() {
+    // Beside passes that all have drafts, the row of a draft looks cheaper than it is.
+    let most = if prices.knows_plain() { order.len() } else { trials };
+    for length in 0..=most {
         if let Some(last) = length.checked_sub(1) {
             tokens += node(&order[last]).survival;
         }
         let rate = prices.tokens(tokens) / (spent + prices.pass(rows + length));
-        if length <= trials || rate > best_rate {
+        if length <= trials || rate > best_rate * GAIN {
             (count, best_rate) = (length, rate);
         }
     }
@@ -196,7 +235,7 @@ mod tests {
 
     #[test]
     fn of_siblings_one_is_accepted_at_most() {
-        let mut round = Round { base: 0, alone: true, nodes: Vec::new(), asked: vec![Asked::default(); 2] };
+        let mut round = Round { base: 0, proposed: Vec::new(), nodes: Vec::new(), asked: vec![Asked::default(); 2] };
         let odds = |odds: f64| move |_| (Class { index: 0, prior: odds }, odds);
         round.add(&DraftTree::chain(&[1, 2, 3], Origin::Fixed), 0, false, odds(0.9));
         let survivals = |round: &Round| round.nodes.iter().map(|node| node.survival).collect::<Vec<_>>();

@@ -143,7 +143,8 @@ fn look_ups_that_never_help_cost_little_where_rows_are_dear() {
     let wrong = || Oracle { right: |_| false, answer: answer(600) };
     let got = course_at(cached_pass, vec![wrong(), wrong()], None, 520);
     assert_eq!(got.completion.tokens, answer(520));
-    assert!(got.completion.speculation.drafted >= 512 / 16, "both were tried all along");
+    let drafted = got.completion.speculation.drafted;
+    assert!((1..=8).contains(&drafted), "rows for what was hoped, and none once it was seen: {drafted}");
     assert!(got.cost(128) <= 1.06 && got.cost(512) <= 1.03, "{}, {} a token", got.cost(128), got.cost(512));
 }
 

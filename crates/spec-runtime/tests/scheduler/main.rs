@@ -3,6 +3,7 @@
 mod faults;
 mod order;
 mod prices;
+mod texts;
 mod together;
 
 use std::sync::Arc;

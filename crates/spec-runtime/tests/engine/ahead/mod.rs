@@ -378,7 +378,7 @@ fn goodput_drafts_where_that_pays_only_because_it_is_hidden() {
 #[test]
 fn several_drafters_in_one_tree_draft_ahead_and_gain() {
     let wanted = plain(&long(), request(600, 0)).tokens;
-    for noise in [0.02, 0.08, 0.15] {
+    for noise in [0.02, 0.05, 0.1] {
         let course = |serial| {
             let pair = Pair::with_rows(long(), HashSpec { noise, ..long() }, 0.3, 0.03);
             let drafters: Vec<Box<dyn Drafter>> =
