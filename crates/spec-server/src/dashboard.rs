@@ -33,7 +33,9 @@ fn every_metric_of_the_dashboard_is_served() {
     let served: BTreeSet<String> =
         announced.flat_map(|name| ["", "_bucket", "_sum", "_count"].map(|end| format!("{name}{end}"))).collect();
     assert!(asked.len() > 20, "{asked:?}");
-    for name in ["spec_kv_blocks_used", "spec_draft_cache_hits_total", "spec_preemptions_total"] {
+    for name in
+        ["spec_kv_blocks_used", "spec_draft_kv_blocks_used", "spec_draft_cache_hits_total", "spec_preemptions_total"]
+    {
         assert!(asked.contains(name), "{name} is on no panel");
     }
     let missing: Vec<&&str> = asked.iter().filter(|name| !served.contains(**name)).collect();

@@ -5,7 +5,9 @@ use std::time::Duration;
 
 use parking_lot::Mutex;
 use spec_runtime::audit::ShadowStatus;
-use spec_runtime::{Completion, PositionStats, SpeculationStats, Status, Timings, resident_memory};
+use spec_runtime::{
+    Completion, PositionStats, SpeculationStats, Status, Timings, peak_resident_memory, resident_memory,
+};
 
 /// Seconds.
 const WAITS: &[f64] = &[0.001, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 120.0];
@@ -114,7 +116,7 @@ impl Metrics {
         page.one(
             "spec_requests_refused_total",
             "counter",
-            "Generations not taken: queue full, or shutting down.",
+            "Generations not taken: queue full, prompt larger than the KV cache, device lost, or shutting down.",
             counts.refused as f64,
         );
         page.one("spec_prompt_tokens_total", "counter", "Tokens of prompts.", counts.prompt as f64);
@@ -203,6 +205,21 @@ impl Metrics {
         ] {
             page.one(name, "gauge", about, blocks as f64);
         }
+        let draft_kv = status.draft_kv.unwrap_or_default();
+        for (name, about, blocks) in [
+            (
+                "spec_draft_kv_blocks_total",
+                "Blocks of the draft model's KV cache; 0 until it is loaded.",
+                draft_kv.total,
+            ),
+            (
+                "spec_draft_kv_blocks_used",
+                "Blocks of it that generations hold.",
+                draft_kv.total - draft_kv.free.min(draft_kv.total),
+            ),
+        ] {
+            page.one(name, "gauge", about, blocks as f64);
+        }
         let drafts = status.draft_cache.unwrap_or_default();
         page.one(
             "spec_draft_cache_hits_total",
@@ -264,8 +281,11 @@ impl Metrics {
         ] {
             page.one(name, kind, about, value);
         }
-        if let Some(bytes) = resident_memory() {
-            page.one("spec_process_resident_memory_bytes", "gauge", "Resident memory of the process.", bytes as f64);
+        for (name, about, bytes) in [
+            ("spec_process_resident_memory_bytes", "Resident memory of the process.", resident_memory()),
+            ("spec_process_peak_memory_bytes", "The most that it has been.", peak_resident_memory()),
+        ] {
+            bytes.into_iter().for_each(|bytes| page.one(name, "gauge", about, bytes as f64));
         }
         page.0
     }

@@ -9,7 +9,7 @@ fn heavy(files: &Files) {
 }
 
 /// The last line of what was printed.
-fn explained(ran: Ran) -> Value {
+pub(super) fn explained(ran: Ran) -> Value {
     let ran = ran.ok();
     let out = ran.out();
     let last = out.lines().last().unwrap_or_default();
@@ -20,7 +20,7 @@ fn first(explained: &Value) -> &str {
     explained["limits"][0]["diagnosis"].as_str().unwrap_or_else(|| panic!("{explained}"))
 }
 
-fn names(explained: &Value) -> Vec<&str> {
+pub(super) fn names(explained: &Value) -> Vec<&str> {
     let limits = explained["limits"].as_array().into_iter().flatten();
     limits.filter_map(|limit| limit["diagnosis"].as_str()).collect()
 }

@@ -74,3 +74,33 @@ fn real_smollm2_takes_what_was_planned() {
         assert!((peak / planned - 1.0).abs() <= 0.05, "{room:?}: {planned} bytes planned, {peak} taken");
     }
 }
+
+#[test]
+fn real_qwen_pair_is_told_what_limits_it() {
+    let files = Files::new();
+    let [small, large, foreign] =
+        [Model::QwenDraft, Model::QwenTarget, Model::SmolLm2].map(|model| models::path(model).display().to_string());
+    let prompt = files.path("prompt.txt").display().to_string();
+    let (_, text) =
+        spec_testing::data::prompts().into_iter().find(|(name, _)| *name == "code-write").expect("it is one");
+    std::fs::write(&prompt, text).expect("a file");
+    let draft = |model: &str, length: &'static str| {
+        ["--draft", "model", "--draft-model", model, "--draft-len", length].map(str::to_owned).to_vec()
+    };
+    let given = |words: &[&str]| words.iter().map(|word| (*word).to_owned()).collect::<Vec<_>>();
+    for (expected, target, more) in [
+        ("draft-too-large", &small, draft(&large, "4")),
+        ("draft-too-long", &large, draft(&small, "14")),
+        ("foreign-vocabulary", &large, [draft(&foreign, "4"), given(&["--allow-vocab-mismatch"])].concat()),
+        ("too-few-threads", &large, given(&["--draft", "none", "--threads", "1"])),
+        ("slow-kernels", &small, given(&["--draft", "none"])),
+    ] {
+        let mut words = vec!["explain", "--json", "--", "generate", "--model", target, "-f", &prompt, "-n", "48"];
+        words.extend(more.iter().map(String::as_str));
+        let isa = if expected == "slow-kernels" { &[("SPEC_CPU_ISA", "portable")][..] } else { &[] };
+        let found = super::explain::explained(files.spec_with(&words, isa));
+        println!("{expected}: {found}");
+        let names = super::explain::names(&found);
+        assert!(names.contains(&expected), "{expected}: {found}");
+    }
+}

@@ -1,5 +1,6 @@
 use alloc::vec;
 use alloc::vec::Vec;
+use core::mem;
 
 use super::prices::{Average, Prices};
 use super::{Ask, Company, DraftCost, Gate, LengthPolicy, Round, Start};
@@ -27,6 +28,9 @@ pub struct Goodput {
     behind: usize,
     positions: Vec<Position>,
     prices: Prices,
+    /// Rounds so far, and whether the last one told of the target's certainty.
+    rounds: usize,
+    heard: bool,
     /// Seconds per drafted token.
     draft: Average,
     /// Whether drafts are made ahead.
@@ -60,6 +64,8 @@ impl Goodput {
             behind: 0,
             positions: vec![Position::default(); most],
             prices: Prices::new(most + 1),
+            rounds: 0,
+            heard: false,
             draft: Average::default(),
             overlaps: false,
         }
@@ -169,12 +175,14 @@ impl LengthPolicy for Goodput {
         (self.drafter == DraftCost::Weighed).then_some(&self.prices)
     }
 
+    /// Of those who share a pass one asks at a time: it takes a sum over the vocabulary, which they all wait for.
     fn listens(&self) -> bool {
-        true
+        self.rounds.is_multiple_of(1 + self.prices.others())
     }
 
     fn hear(&mut self, probability: f64) {
         self.prices.enter_certainty(probability);
+        self.heard = true;
     }
 
     fn observe(&mut self, round: &Round) {
@@ -182,7 +190,9 @@ impl LengthPolicy for Goodput {
         let looked_at = self.context();
         self.gate.advance(round.emitted);
         self.prices.enter(round);
-        if round.drafted > 0 {
+        self.rounds += 1;
+        let heard = mem::take(&mut self.heard);
+        if round.drafted > 0 || !heard {
             self.prices.age_certainty(round.emitted);
         }
         self.overlaps = round.ahead.is_some();

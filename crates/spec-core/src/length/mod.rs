@@ -107,8 +107,8 @@ pub trait LengthPolicy: Send {
         false
     }
 
-    /// Hears the probability of the target's likeliest token, before penalties, temperature and filters, of every round without drafts: that
-    /// of the first token too. Not where a device judges rows and keeps their logits.
+    /// Hears the probability of the target's likeliest token, before penalties, temperature and filters, of every round without drafts in
+    /// which it listens: that of the first token too. Not where a device judges rows and keeps their logits.
     fn hear(&mut self, probability: f64) {
         let _ = probability;
     }

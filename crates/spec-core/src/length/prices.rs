@@ -116,6 +116,11 @@ impl Prices {
         self.company == Company::default()
     }
 
+    /// Rows of others in the pass.
+    pub(crate) fn others(&self) -> usize {
+        self.company.rows
+    }
+
     /// Seconds of a round whose target pass has `rows` rows beside those of others: the time that their prompts add is not in it, for
     /// that is spent whatever is drafted. More rows never cost less.
     pub fn pass(&self, rows: usize) -> f64 {

@@ -13,6 +13,7 @@ use crate::{Clock, Generation};
 pub(super) struct Intake {
     pub(super) terms: Terms,
     pub(super) clock: Arc<dyn Clock>,
+    pub(super) max_running: usize,
     pub(super) max_queue: usize,
     pub(super) ageing: Duration,
     /// Tokens that the KV cache holds, where the model tells.
@@ -31,7 +32,7 @@ pub(super) struct Queue {
     pub(super) stops: bool,
     submitted: u64,
     refused: usize,
-    /// As it was behind the last round.
+    /// As it was behind the last round, but for those that were given a place since.
     pub(super) status: Status,
 }
 
@@ -76,12 +77,15 @@ impl Intake {
         let ticket = self.ticket(job);
         let mut queue = self.queue.lock();
         let is_idle = queue.waiting.is_empty() && queue.status.running == 0;
+        // Those for whom there is a place wait for the round to end, and for nobody.
+        let places = self.max_running.saturating_sub(queue.status.running + queue.status.queued);
+        let waiting = queue.waiting.len().saturating_sub(places);
         let refusal = match (ticket, &queue.status.device_lost) {
             (Err(refused), _) => Err(refused),
             (Ok(_), _) if queue.drains => Err(Refused::Stopping),
             (Ok(_), Some(reason)) if !is_idle => Err(Refused::DeviceLost { reason: reason.clone() }),
-            (Ok(_), _) if queue.waiting.len() >= self.max_queue => {
-                Err(Refused::QueueFull { waiting: queue.waiting.len(), max: self.max_queue })
+            (Ok(_), _) if queue.waiting.len() >= places + self.max_queue => {
+                Err(Refused::QueueFull { waiting, max: self.max_queue })
             }
             (Ok(ticket), _) => Ok(ticket),
         };

@@ -26,7 +26,7 @@ use crate::{Emitted, Engine, FinishReason, KvUsage, RowShare, RuntimeError, Turn
 pub struct SchedulerOptions {
     /// Jobs that run at once.
     pub max_running: usize,
-    /// Jobs that wait, beside those that gave their place up.
+    /// Jobs that wait, beside those for which there is a place and those that gave theirs up.
     pub max_queue: usize,
     /// Rows of a pass; `None` is what the model carries.
     pub max_rows: Option<usize>,
@@ -88,9 +88,12 @@ impl Scheduler {
     /// A scheduler over `engine`.
     pub fn new(engine: Engine, options: SchedulerOptions) -> Self {
         let capacity = engine.target().kv_usage().map(|kv| kv.total * kv.block_tokens);
+        let rows = engine.target().config().max_rows;
+        let max_running = options.max_running.min(options.max_rows.unwrap_or(rows).min(rows)).max(1);
         let intake = Intake {
             terms: engine.terms(),
             clock: engine.clock(),
+            max_running,
             max_queue: options.max_queue,
             ageing: options.ageing,
             capacity,
@@ -159,12 +162,10 @@ impl Scheduler {
 
     /// Gives places to those who wait, in order. Nobody overtakes one that does not fit yet.
     fn admit(&mut self, now: Duration) {
-        let config = self.engine.target().config();
-        let most = self.options.max_running.min(self.options.max_rows.unwrap_or(config.max_rows).min(config.max_rows));
-        while self.running.len() < most.max(1) {
+        while self.running.len() < self.intake.max_running {
             let mut queue = self.intake.queue.lock();
             let first = |tickets: &[Ticket]| (0..tickets.len()).min_by_key(|&index| tickets[index].rank);
-            let Queue { waiting, .. } = &mut *queue;
+            let Queue { waiting, status, .. } = &mut *queue;
             // Those that had a place come first.
             let from = if self.preempted.is_empty() { waiting } else { &mut self.preempted };
             let Some(index) = first(from) else { return };
@@ -172,6 +173,8 @@ impl Scheduler {
                 return;
             }
             let mut ticket = from.remove(index);
+            status.queued -= usize::from(ticket.started);
+            status.running += 1;
             drop(queue);
             if !ticket.started {
                 ticket.started = true;

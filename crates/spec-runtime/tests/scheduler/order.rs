@@ -26,16 +26,24 @@ fn one_at_a_time(max_queue: usize) -> (Scheduler, Arc<Hand>) {
 #[test]
 fn a_full_queue_refuses_with_the_numbers() {
     let (mut scheduler, _) = one_at_a_time(3);
-    let logs: Vec<Log> = (0..3).map(|index| submit(&mut scheduler, request(index, 5, 4, 0))).collect();
-    let refused = scheduler.submit(Log::default().job(request(9, 5, 4, 0)));
-    assert!(matches!(refused, Err(Refused::QueueFull { waiting: 3, max: 3 })));
+    // One has a place, and waits for nobody.
+    let logs: Vec<Log> = (0..4).map(|index| submit(&mut scheduler, request(index, 5, 4, 0))).collect();
+    let mut refuses = |scheduler: &mut Scheduler| {
+        let refused = scheduler.submit(Log::default().job(request(9, 5, 4, 0)));
+        matches!(refused, Err(Refused::QueueFull { waiting: 3, max: 3 }))
+    };
+    assert!(refuses(&mut scheduler));
     scheduler.step();
-    assert!(scheduler.submit(Log::default().job(request(9, 5, 4, 0))).is_ok(), "the first has left the queue");
+    assert!(refuses(&mut scheduler), "the first runs, and the others wait");
+    while !logs[0].has_ended() {
+        scheduler.step();
+    }
+    assert!(scheduler.submit(Log::default().job(request(9, 5, 4, 0))).is_ok(), "the first has left its place");
     finish(&mut scheduler);
     assert!(logs.iter().all(Log::has_ended));
     let totals = scheduler.status().totals;
-    assert_eq!((totals.finished.length, totals.finished.refused), (4, 1));
-    assert_eq!((totals.prompt_tokens, totals.completion_tokens), (20, 16));
+    assert_eq!((totals.finished.length, totals.finished.refused), (5, 2));
+    assert_eq!((totals.prompt_tokens, totals.completion_tokens), (25, 20));
 }
 
 #[test]

@@ -236,6 +236,9 @@ fn reports_189_190_191_metrics_count_what_was_emitted_and_name_both_lengths() {
     assert_eq!(value("spec_request_acceptance_rate_count"), 3.0);
     assert_eq!(value("spec_requests_total{finish=\"length\"}"), 3.0);
     assert_eq!(value("spec_time_to_first_token_seconds_count"), 3.0);
+    let (now, peak) = (value("spec_process_resident_memory_bytes"), value("spec_process_peak_memory_bytes"));
+    assert!(now > 0.0 && peak >= 0.9 * now, "{now}, at most {peak}");
+    assert!(value("spec_kv_blocks_total") > 0.0 && value("spec_draft_kv_blocks_total") >= 0.0);
     for words in ["without the corrected or bonus token", "with the corrected or bonus token"] {
         assert!(page.text().contains(words), "{words}");
     }

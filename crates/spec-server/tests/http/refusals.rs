@@ -192,6 +192,8 @@ fn slow_senders_are_cut_off() {
 fn a_full_queue_says_when_to_come_again() {
     let service = SchedulerOptions { max_running: 1, max_queue: 1, ..SchedulerOptions::default() };
     let server = Setup { service, ..Setup::endless() }.start();
+    let two = json!({ "prompt": "one ", "n": 2, "max_tokens": 1 });
+    assert_eq!(server.post("/v1/completions", &two).status, 200, "one has a place, and one waits");
     let endless = json!({ "prompt": "one ", "stream": true, "logit_bias": { "107": -100 } });
     let running = server.begin(&endless);
     let body = json!({ "prompt": "one ", "n": 3, "max_tokens": 1 });
