@@ -187,7 +187,8 @@ impl fmt::Debug for Grammars {
     }
 }
 
-/// A grammar under way in one answer.
+/// A grammar under way in one answer. A copy goes its own way from where this one is, without the work of reading the grammar.
+#[derive(Clone)]
 pub struct Grammar {
     matcher: Matcher,
     trie: Arc<TokTrie>,

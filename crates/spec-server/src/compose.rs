@@ -6,7 +6,7 @@ use std::sync::Arc;
 use serde_json::Value;
 use spec_core::{Fixed, LengthPolicy, RuleName, SamplingParams, Token};
 use spec_model::Conversation;
-use spec_runtime::{Constraint, DraftWith, Form, Grammars, Request, RequestRule, StopRules};
+use spec_runtime::{Constraint, DraftWith, Form, Grammar, Grammars, Request, RequestRule, StopRules};
 
 use crate::audit::SampledAudit;
 use crate::fields::{Body, shown};
@@ -152,13 +152,18 @@ impl Composer {
         let rule = rule.transpose()?;
         let effective = effective(body)?;
         let seed = body.get("seed").and_then(Value::as_i64).map_or_else(fresh_seed, |seed| seed as u64);
-        let texts = stops(body)?;
+        let mut texts = stops(body)?;
+        texts.extend(tools.as_ref().and_then(Tools::stop).map(str::to_owned));
         let form = tools.as_ref().and_then(|tools| tools.form(&*self.language));
         let answers_with = format.and_then(|format| format.get("type")).and_then(Value::as_str).unwrap_or("text");
         if form.is_some() && answers_with != "text" {
             let message = "response_format: the answer is to be a call of a tool; leave one of them out";
             return Err(ApiError::field("response_format", message));
         }
+        let grammar = match &form {
+            Some(form) => Some(self.call(form)?),
+            None => format.map_or(Ok(None), |format| self.constraint(format))?,
+        };
         let mut requests = Vec::with_capacity(prompts.len() * choices);
         for (place, prompt) in prompts.iter().enumerate() {
             let room = self.room(prompt.len(), limit, body.whole(limit))?;
@@ -179,10 +184,7 @@ impl Composer {
                 request.draft_with = effective.draft_with();
                 request.draft_width = self.limits.draft_width;
                 request.logprobs = logprobs;
-                request.constraint = match &form {
-                    Some(form) => Some(self.call(form)?),
-                    None => format.map_or(Ok(None), |format| self.constraint(format))?,
-                };
+                request.constraint = grammar.clone().map(|grammar| Box::new(grammar) as Box<dyn Constraint>);
                 request.observers = self.observers.as_ref().map_or_else(Vec::new, |observers| observers());
                 if let Some(audit) = &self.audit {
                     let is_seeded = body.get("seed").is_some();
@@ -204,13 +206,10 @@ impl Composer {
     }
 
     /// What holds an answer to calls of tools.
-    fn call(&self, form: &Form) -> Result<Box<dyn Constraint>, ApiError> {
+    fn call(&self, form: &Form) -> Result<Grammar, ApiError> {
         let bad = |reason: String| ApiError::field("tools", format!("tools: {reason}"));
         let grammars = self.grammars.as_ref().map_err(|reason| bad(reason.clone()))?;
-        match grammars.form(form) {
-            Ok(grammar) => Ok(Box::new(grammar)),
-            Err(error) => Err(bad(error.to_string())),
-        }
+        grammars.form(form).map_err(|error| bad(error.to_string()))
     }
 
     /// Tokens that may be generated behind a prompt.
@@ -351,7 +350,7 @@ impl Composer {
         self.encode("messages", &text, true)
     }
 
-    fn constraint(&self, format: &Value) -> Result<Option<Box<dyn Constraint>>, ApiError> {
+    fn constraint(&self, format: &Value) -> Result<Option<Grammar>, ApiError> {
         let bad = |message: String| ApiError::field("response_format", message);
         let extra = |known: &[&str], value: &Value| {
             unknown_key(value, known).map(|key| {
@@ -386,7 +385,7 @@ impl Composer {
                 ));
             }
         };
-        Ok(Some(Box::new(grammar?)))
+        Ok(Some(grammar?))
     }
 }
 

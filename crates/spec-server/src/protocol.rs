@@ -174,7 +174,7 @@ pub(crate) const CHAT: &[Field] = &[
     ),
     Field::new("functions", Kind::Only(&["[]"]), "functions are not called"),
     Field::new("function_call", Kind::Only(&["\"none\"", "\"auto\""]), "functions are not called"),
-    Field::new("parallel_tool_calls", Kind::Boolean, "false: one call at most where calls are enforced"),
+    Field::new("parallel_tool_calls", Kind::Boolean, "false: one call at most"),
     Field::new("modalities", Kind::Only(&["[\"text\"]"]), "answers are text"),
     Field::new("store", Kind::Only(&["false"]), "nothing is stored"),
     Field::new("safety_identifier", Kind::Mark, "without effect"),

@@ -146,6 +146,11 @@ impl Tools {
         (self.choice != ToolChoice::None).then(|| ToolParser::new(self.list.iter().map(|tool| tool.name.clone()), id))
     }
 
+    /// What ends an answer of a free model that is to make one call at most: the tag behind the first.
+    pub fn stop(&self) -> Option<&'static str> {
+        (self.choice == ToolChoice::Auto && !self.parallel).then_some(CLOSE)
+    }
+
     /// What the answer is held to; `None` where the model is free.
     pub fn form(&self, text: &dyn TokenText) -> Option<Form> {
         let chosen: Vec<&Tool> = match &self.choice {

@@ -98,6 +98,34 @@ fn json_of_a_schema_is_the_same_with_and_without_speculation() {
 }
 
 #[test]
+fn copies_of_a_grammar_go_their_own_ways() {
+    let grammars = grammars();
+    let grammar = || grammars.json_schema(RECORD).expect("a schema");
+    let with = |grammar: Grammar, choice| Request { choice, ..constrained(grammar, 1.2, 5) };
+    let expected: Vec<Completion> =
+        (0..4).map(|choice| answer(Some(auto()), with(grammar(), choice))).collect();
+    let mut engine = Engine::new(HashModel::new(spec()), Arc::new(Ascii)).with_drafter(auto());
+    let one = grammar();
+    let mut under_way: Vec<_> =
+        (0..4).map(|choice| Some(engine.start(with(one.clone(), choice)).expect("a legal request"))).collect();
+    let mut got: Vec<Option<Completion>> = vec![None; 4];
+    while got.contains(&None) {
+        for (place, got) in under_way.iter_mut().zip(&mut got) {
+            let Some(mut generation) = place.take() else { continue };
+            if engine.step(&mut generation, &mut |_| {}).expect("the step succeeds") {
+                *place = Some(generation);
+            } else {
+                *got = Some(engine.finish(generation));
+            }
+        }
+    }
+    let texts = |all: &[Completion]| all.iter().map(|completion| completion.text.clone()).collect::<Vec<_>>();
+    let got: Vec<Completion> = got.into_iter().flatten().collect();
+    assert_eq!(texts(&got), texts(&expected));
+    assert!(texts(&got).iter().any(|text| *text != got[0].text), "choices differ: {:?}", texts(&got));
+}
+
+#[test]
 fn a_schema_that_allows_everything_ends_where_its_value_ends() {
     let grammars = grammars();
     // A number or a text has no end of its own; what the schema bounds ends whatever the model thinks.

@@ -345,3 +345,18 @@ fn required_and_named_calls_are_held_to_their_schemas() {
     }
     assert_eq!(read(json!("auto")).form(&Ascii { tags: true }), None);
 }
+
+#[test]
+fn an_answer_that_may_make_one_call_ends_behind_it() {
+    let read = |choice: &str, parallel| {
+        let tools = Tools::read(Some(&json!([weather()])), Some(&json!(choice)), parallel).expect("tools");
+        tools.expect("one")
+    };
+    assert_eq!(read("auto", Some(false)).stop(), Some("</tool_call>"));
+    for (choice, parallel) in [("auto", None), ("auto", Some(true)), ("none", Some(false)), ("required", Some(false))] {
+        assert_eq!(read(choice, parallel).stop(), None, "{choice}, {parallel:?}");
+    }
+    // The stop text is in no answer, and the call is whole without it.
+    let (content, calls) = parsed(["It is\n<tool_call>\n{\"name\": \"clock\", \"arguments\": {}}\n"]);
+    assert_eq!((content.as_str(), calls), ("It is\n", vec![("clock".to_owned(), "{}".to_owned())]));
+}
