@@ -175,9 +175,9 @@ impl LengthPolicy for Goodput {
         (self.drafter == DraftCost::Weighed).then_some(&self.prices)
     }
 
-    /// Of those who share a pass one asks at a time: it takes a sum over the vocabulary, which they all wait for.
+    /// For the sake of draft models. Of those who share a pass one asks at a time: it takes a sum over the vocabulary, which they all wait for.
     fn listens(&self) -> bool {
-        self.rounds.is_multiple_of(1 + self.prices.others())
+        self.drafter != DraftCost::Free && self.rounds.is_multiple_of(1 + self.prices.others())
     }
 
     fn hear(&mut self, probability: f64) {

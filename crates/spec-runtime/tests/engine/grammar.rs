@@ -102,8 +102,7 @@ fn copies_of_a_grammar_go_their_own_ways() {
     let grammars = grammars();
     let grammar = || grammars.json_schema(RECORD).expect("a schema");
     let with = |grammar: Grammar, choice| Request { choice, ..constrained(grammar, 1.2, 5) };
-    let expected: Vec<Completion> =
-        (0..4).map(|choice| answer(Some(auto()), with(grammar(), choice))).collect();
+    let expected: Vec<Completion> = (0..4).map(|choice| answer(Some(auto()), with(grammar(), choice))).collect();
     let mut engine = Engine::new(HashModel::new(spec()), Arc::new(Ascii)).with_drafter(auto());
     let one = grammar();
     let mut under_way: Vec<_> =

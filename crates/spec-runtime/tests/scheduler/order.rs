@@ -28,7 +28,7 @@ fn a_full_queue_refuses_with_the_numbers() {
     let (mut scheduler, _) = one_at_a_time(3);
     // One has a place, and waits for nobody.
     let logs: Vec<Log> = (0..4).map(|index| submit(&mut scheduler, request(index, 5, 4, 0))).collect();
-    let mut refuses = |scheduler: &mut Scheduler| {
+    let refuses = |scheduler: &mut Scheduler| {
         let refused = scheduler.submit(Log::default().job(request(9, 5, 4, 0)));
         matches!(refused, Err(Refused::QueueFull { waiting: 3, max: 3 }))
     };
