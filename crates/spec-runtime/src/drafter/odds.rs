@@ -57,11 +57,6 @@ impl Odds {
         share.seen = share.seen * Self::MEMORY + 1.0;
         share.kept = share.kept * Self::MEMORY + f64::from(u8::from(accepted));
     }
-
-    /// Goes back to the priors.
-    pub fn forget(&mut self) {
-        *self = Self::default();
-    }
 }
 
 #[cfg(test)]
